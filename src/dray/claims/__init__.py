@@ -1,5 +1,6 @@
-"""The life of a claim as rules: whose it is, who may use it, who holds which device, what may be asked for.
+"""Claim rules: lifecycle, reservation, eviction, quota and the device ledger, as pure functions.
 
-Values in, values out: nothing here knows a store, a clock or a network, and nothing is written here. Services
-ask these rules and carry out what they say.
+Values in, values out: services call these rules and perform the actions they return. This package must not
+contain storage access, a clock or a network. The API server, the controllers, the scheduler, the node agent,
+the simulation and commands import it.
 """

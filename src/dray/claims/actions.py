@@ -1,7 +1,7 @@
-"""What a controller should do about claims, as values: one write or one word each.
+"""Actions on claims: what a controller should do, as values, one write or one event each.
 
-An action says what to do on which version of an object it was decided. Whoever performs it names that version
-to the server, so that an action that was overtaken fails and is decided again.
+An action names the version of the object it was decided on. The controller sends that version to the server,
+so that an outdated action fails and is decided again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AnyClaim = ResourceClaim | ClassicResourceClaim
 
 @dataclass(frozen=True, slots=True)
 class CreateClaim:
-    """Make the claim of a pod's entry."""
+    """Create the claim of an entry of a pod."""
 
     pod: Pod
     entry: str
@@ -26,7 +26,7 @@ class CreateClaim:
 
 @dataclass(frozen=True, slots=True)
 class RecordClaims:
-    """Write into a pod's status which claim each of its entries stands for; None: none is needed."""
+    """Record the claim of each entry in the status of a pod; None: it needs none."""
 
     pod: Pod
     names: tuple[tuple[str, str | None], ...]
@@ -34,7 +34,7 @@ class RecordClaims:
 
 @dataclass(frozen=True, slots=True)
 class ReserveClaim:
-    """Let a consumer use a claim that has its devices."""
+    """Reserve an allocated claim for a consumer."""
 
     claim: ResourceClaim
     consumer: ConsumerReference
@@ -42,7 +42,7 @@ class ReserveClaim:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseClaim:
-    """Take consumers from a claim; with the last of them go the devices."""
+    """Remove consumers from a claim; with the last of them it is deallocated."""
 
     claim: AnyClaim
     uids: frozenset[str]
@@ -51,7 +51,7 @@ class ReleaseClaim:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove the finalizer that kept a claim while it had devices; `uids` are consumers that go with it."""
+    """Remove the finalizer of a claim; `uids` are consumers to remove with it."""
 
     claim: ResourceClaim
     uids: frozenset[str] = frozenset()
@@ -59,14 +59,14 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class DeleteClaim:
-    """Delete a claim that was made for a pod which is over."""
+    """Delete a claim that was created for a finished pod."""
 
     claim: AnyClaim
 
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Tell people about a pod or claim, as an event."""
+    """Emit an event about a pod or a claim."""
 
     about: Pod | AnyClaim
     reason: str

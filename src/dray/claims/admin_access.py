@@ -1,8 +1,7 @@
 """Admin access to devices: which fields ask for it, and in which namespaces it is allowed.
 
-A claim with admin access sees devices that others use. Only an administrator can allow that, with a label on
-the namespace. The API server asks these questions on every write, commands that read files ask them of
-manifests.
+A claim with admin access gets devices that others use. Only an administrator can allow that, with a label on
+the namespace. The API server checks this on every write, commands that read files check manifests.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def allows_admin_access(namespace: Namespace) -> bool:
 
 
 def build_unlabelled_error(place: FieldPath) -> FieldError:
-    """What a field that asks for admin access is told in a namespace without the label."""
+    """The error for a field that asks for admin access in a namespace without the label."""
     return forbidden(place, _WITHOUT_LABEL)
 
 
@@ -54,7 +53,7 @@ def find_admin_results(claim: ResourceClaim) -> Iterator[FieldPath]:
 
 
 def check_admin_results(claim: ResourceClaim) -> Iterator[FieldError]:
-    """Results with admin access whose request is an ordinary one: nothing would hold their devices."""
+    """Results with admin access whose request has none: no claim would be charged for their devices."""
     asking = {one.name for one in claim.spec.devices.requests if one.exactly and one.exactly.admin_access}
     results = () if claim.status.allocation is None else claim.status.allocation.devices.results
     for result, place in zip(

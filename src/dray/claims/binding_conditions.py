@@ -1,8 +1,8 @@
 """Binding conditions: whether the devices of a claim are ready for a pod to be bound to its node.
 
 A device may name conditions that its driver reports when it is attached or otherwise ready, and conditions
-that mean it never will be. A pod waits until all of the first are true on every device; one of the second
-that is true, or too long a wait, and the devices are given back so that the pod can try elsewhere.
+that mean it never will be. A pod waits until all of the first are true on every device; when one
+of the second is true, or the wait takes too long, the devices are released so that the pod can try elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DeviceWait:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFailure:
-    """A device will not become ready: the condition that says so, and what it says."""
+    """A device will not become ready: the failed condition and its message."""
 
     device: str
     condition: str
@@ -54,18 +54,20 @@ def check_readiness(claim: ResourceClaim) -> DeviceWait | DeviceFailure | None:
         if not result.binding_conditions:
             continue
         device = f"{result.driver}/{result.pool}/{result.device}"
-        said = _read_conditions(claim, result)
+        statuses = _read_conditions(claim, result)
         for name in result.binding_failure_conditions:
-            if name in said and said[name][0] == "True":
-                return DeviceFailure(device, name, said[name][1])
-        missing = tuple(name for name in result.binding_conditions if said.get(name, ("", ""))[0] != "True")
+            if name in statuses and statuses[name][0] == "True":
+                return DeviceFailure(device, name, statuses[name][1])
+        missing = tuple(
+            name for name in result.binding_conditions if statuses.get(name, ("", ""))[0] != "True"
+        )
         if missing and waits is None:
             waits = DeviceWait(device, missing)
     return waits
 
 
 def explain_not_ready(claim: ResourceClaim) -> str:
-    """What a claim that has its devices still waits for, in words; empty when they are ready."""
+    """What an allocated claim still waits for, as text; empty when its devices are ready."""
     state = check_readiness(claim)
     return "" if state is None else f"claim {claim.metadata.namespace}/{claim.metadata.name}: {state}"
 

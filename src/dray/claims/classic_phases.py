@@ -1,7 +1,7 @@
-"""The phases of a classic claim (KEP-3063): who may move it from where to where, and who writes what.
+"""Phases of classic claims (KEP-3063): which transitions are allowed, and who writes which fields.
 
-The driver's controller allocates and frees, the scheduler asks for it to be freed. Everything else is
-refused, so that a mistake of one side shows at once and does not lose a device. Of the negotiation each side
+The driver's controller allocates and frees, the scheduler asks for it to be freed. Every other transition is
+refused, so that an error of one side shows at once and does not lose a device. Of the negotiation each side
 writes its own part; a driver may end it, and may unset the node that was selected when it failed there.
 """
 
@@ -25,7 +25,7 @@ class ClassicWriter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PhaseTransition:
-    """One move that is allowed; some only for a claim that is being deleted."""
+    """One allowed transition; some only for a claim that is being deleted."""
 
     before: str
     after: str
@@ -56,7 +56,7 @@ TRANSITIONS: Final[tuple[PhaseTransition, ...]] = (
 def find_transition(
     before: str, after: str, by: ClassicWriter, *, deleting: bool = False
 ) -> PhaseTransition | None:
-    """The row that allows a move; None when nothing does. To stay is always allowed and no move."""
+    """The row that allows a transition; None when none does. Staying in a phase is no transition."""
     rows = (row for row in TRANSITIONS if deleting or not row.deleting_only)
     return next((row for row in rows if (row.before, row.after, row.by) == (before, after, by)), None)
 
@@ -66,24 +66,24 @@ def is_transition_allowed(before: str, after: str, by: ClassicWriter, *, deletin
 
 
 def explain_refused_transition(before: str, after: str, by: ClassicWriter) -> str:
-    """Why a move is not allowed, with the ones that are."""
+    """Why a transition is not allowed, with the allowed ones."""
     allowed = [row for row in TRANSITIONS if row.before == before]
     ways = "; ".join(f"{row.by} may move it to {row.after} when {row.when}" for row in allowed) or "it stays"
     return f"{by} may not move a claim from {before} to {after}: {ways}"
 
 
 def find_driver_violations(new: ClassicResourceClaim, old: ClassicResourceClaim) -> Iterator[str]:
-    """What a change of the status does that is not for a driver to do, in words."""
+    """The violations in a change of the status by a driver, as text."""
     before, after = old.status.phase or PENDING, new.status.phase or PENDING
     leaving = new.metadata.deletion_timestamp is not None
     if not is_transition_allowed(before, after, ClassicWriter.DRIVER, deleting=leaving):
         yield explain_refused_transition(before, after, ClassicWriter.DRIVER)
     if new.status.reserved_for != old.status.reserved_for:
         yield "status.reservedFor is written by the scheduler and the controller"
-    told, was = _get_scheduler_status(new), _get_scheduler_status(old)
-    if told.potential_nodes not in (was.potential_nodes, ()):
+    reported, was = _get_scheduler_status(new), _get_scheduler_status(old)
+    if reported.potential_nodes not in (was.potential_nodes, ()):
         yield "status.scheduling.scheduler.potentialNodes is written by the scheduler"
-    theirs = told.selected_node in (was.selected_node, "") or new.spec.allocation_mode == IMMEDIATE
+    theirs = reported.selected_node in (was.selected_node, "") or new.spec.allocation_mode == IMMEDIATE
     if not theirs:
         yield "status.scheduling.scheduler.selectedNode is written by the scheduler, unless to unset it"
 

@@ -1,17 +1,16 @@
-"""The life of a claim: what should happen next to a pod's claims and to a claim, given what is there.
+"""Lifecycle of claims: the next actions for the claims of a pod and for a claim, given the observed state.
 
-Theory of operation: three questions, each a pure function of what is observed. A pod asks for its claims:
-those of templates are made once, and recorded when all of them that can be made are there. A pod that has a
-node asks whether it may use its claims: when something else than our scheduler gave it the node, they are
-still to be reserved. A claim asks whether it is needed: consumers that are over are taken off, with the last
-of them the devices, and a claim that was made for a pod goes with that pod. A claim that is being deleted and
-used by nobody is let go with all it has; when others keep it too, it loses its devices first. Each answer is
-at most one step of each kind; the next step follows from what is observed then, so a crash between two steps
-loses nothing.
+Theory of operation: three pure decisions. For a pod: the claims of its templates are created once, and
+recorded when all of them that can be created exist. For a pod with a node: claims that are not reserved for
+it, because something other than our scheduler bound it, are reserved. For a claim: finished consumers are
+removed, with the last of them the claim is deallocated, and a claim that was created for a pod is deleted
+with that pod. A deleted claim without consumers loses its finalizer, reservations and devices in one write;
+if it has other finalizers, it is deallocated first. Each decision returns at most one action of each kind;
+the next one follows from the state observed then, so a crash between two actions loses nothing.
 
-Rules for this file: what is observed may be behind. Whoever performs a `ReleaseClaim` because a pod is absent
-asks the server first whether it really is; so does whoever performs a `CreateClaim` in place of one that was
-recorded and is not seen, and whoever tells people that a pod has no devices.
+The observed state may be outdated. The controller must ask the server before it performs a `ReleaseClaim`
+because a pod is absent, a `CreateClaim` in place of a recorded claim that it does not see, or an event about
+a pod without devices.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ FINALIZER: Final = claim_names.FINALIZER
 
 @dataclass(frozen=True)
 class LifecycleLookups:
-    """What a decision looks at besides its subject."""
+    """What a decision reads besides the pod or claim it is about."""
 
     get_claim: Callable[[str, str], ResourceClaim | None]
     """A claim by namespace and name."""
@@ -52,11 +51,11 @@ class LifecycleLookups:
     get_classic_claim: Callable[[str, str], ClassicResourceClaim | None]
     get_pod: Callable[[str, str], Pod | None]
     list_naming_pods: Callable[[str, str], Iterable[Pod]]
-    """The pods that name a claim, in their spec or as the one that was made for them."""
+    """The pods that use a claim, by their spec or by their status."""
 
 
 def decide_for_pod(pod: Pod, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """What should happen for a pod's entries."""
+    """Decide the actions for the entries of a pod."""
     if reservation.is_pod_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return []
     actions: list[ClaimAction] = []
@@ -67,21 +66,21 @@ def decide_for_pod(pod: Pod, lookups: LifecycleLookups) -> list[ClaimAction]:
             names.append((entry.name, made.metadata.name))
         elif made is not None:
             actions.append(made)
-    # What is being made is recorded together with what is there: one write, and a list that only grows.
+    # Claims are recorded all at once: one write, and a list that only grows.
     if _has_unrecorded_names(pod, names) and not _has_unnamed_claims(actions):
         actions.append(RecordClaims(pod, tuple(names)))
     return actions
 
 
 def _has_unnamed_claims(actions: Iterable[ClaimAction]) -> bool:
-    """Whether a claim is to be made whose name the server chooses."""
+    """Whether a claim is to be created whose name the server generates."""
     return any(isinstance(each, CreateClaim) and not each.claim.metadata.name for each in actions)
 
 
 def _find_or_create_claim(
     pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups
 ) -> ResourceClaim | ClaimAction | None:
-    """The claim an entry's template made, or what to do about it; None when there is nothing to do."""
+    """The claim created from an entry's template, or the next action for it; None without any."""
     if entry.template is not None:
         return _create_inline_claim(pod, entry, lookups)
     if entry.resource_claim_template_name is None:
@@ -107,7 +106,7 @@ def _find_or_create_claim(
 
 
 def _create_inline_claim(pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups) -> ClaimAction | None:
-    """The classic claim of an inline template: made once, by name; a stranger of that name blocks the pod."""
+    """The action for the classic claim of an inline template; a foreign claim of its name blocks the pod."""
     namespace, name = pod.metadata.namespace, claim_names.build_classic_name(pod, entry)
     claim: AnyClaim | None = lookups.get_classic_claim(namespace, name) or lookups.get_claim(namespace, name)
     if claim is None:
@@ -122,13 +121,13 @@ def _create_inline_claim(pod: Pod, entry: PodResourceClaim, lookups: LifecycleLo
 
 
 def _has_unrecorded_names(pod: Pod, names: Sequence[tuple[str, str | None]]) -> bool:
-    """Whether the pod's status does not say all of this yet."""
-    said = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    return any(entry not in said or said[entry] != name for entry, name in names)
+    """Whether the status of the pod lacks one of these names."""
+    statuses = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    return any(entry not in statuses or statuses[entry] != name for entry, name in names)
 
 
 def decide_reservations(pod: Pod, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """What should happen when a pod with a node may not use all of its claims yet."""
+    """Decide the reservations for a pod with a node that does not have all of them."""
     if (
         not pod.spec.node_name
         or reservation.is_pod_finished(pod)
@@ -142,7 +141,7 @@ def _iter_reservations(pod: Pod, lookups: LifecycleLookups) -> Iterator[ClaimAct
     for entry in pod.spec.resource_claims:
         classic = find_classic_claim(pod, entry, lookups)
         if classic is not None and not reservation.is_classic_reserved_for(classic, pod):
-            # Only a scheduler that talked to its driver knows that a classic claim is good for the node.
+            # Only a scheduler that negotiated with the driver can tell where a classic claim is available.
             text = (
                 f"claim {classic.metadata.name} is not reserved for this pod, which was put on node "
                 f"{pod.spec.node_name} without it; delete the pod and create it again"
@@ -164,7 +163,7 @@ def _iter_reservations(pod: Pod, lookups: LifecycleLookups) -> Iterator[ClaimAct
 
 
 def find_claim(pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups) -> ResourceClaim | None:
-    """The claim an entry stands for, if it is there and is the pod's to use."""
+    """The claim of an entry, if it exists and the pod may use it."""
     used = claim_names.find_entry_claim(pod, entry)
     if entry.template is not None or used is None or used.name is None:
         return None
@@ -175,7 +174,7 @@ def find_claim(pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups) -> 
 def find_classic_claim(
     pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups
 ) -> ClassicResourceClaim | None:
-    """The classic claim an entry stands for, if it is there and is the pod's to use."""
+    """The classic claim of an entry, if it exists and the pod may use it."""
     used = claim_names.find_entry_claim(pod, entry)
     if entry.resource_claim_template_name is not None or used is None or used.name is None:
         return None
@@ -184,7 +183,7 @@ def find_classic_claim(
 
 
 def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """What should happen to a claim: one step of release, and its end with its pod."""
+    """Decide the actions for a claim: one step of release, and its deletion with its pod."""
     over = frozenset(
         consumer.uid
         for consumer in claim.status.reserved_for
@@ -196,7 +195,7 @@ def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[Cl
     actions: list[ClaimAction] = []
     ending = claim.metadata.deletion_timestamp is not None
     if ending and not left and claim.metadata.finalizers == (FINALIZER,):
-        # Nothing else keeps it: the claim, its reservations and its devices go in one write.
+        # No other finalizer: the claim, its reservations and its devices are removed in one write.
         return [RemoveFinalizer(claim, over)]
     if over or (allocated and not left and (ending or _is_unused(claim, lookups))):
         actions.append(ReleaseClaim(claim, over, deallocate=not left))
@@ -208,23 +207,23 @@ def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[Cl
 
 
 def is_garbage(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
-    """Whether a claim belongs to a pod that is gone: the collector of garbage deletes it in a moment."""
+    """Whether a claim belongs to a deleted pod: the garbage collector is about to delete it."""
     owners = [owner for owner in claim.metadata.owner_references if owner.kind == "Pod"]
     pods = [(owner.uid, lookups.get_pod(claim.metadata.namespace, owner.name)) for owner in owners]
     return bool(owners) and all(pod is None or pod.metadata.uid != uid for uid, pod in pods)
 
 
 def _is_consumer_gone(claim: AnyClaim, name: str, uid: str, lookups: LifecycleLookups) -> bool:
-    """Whether the pod behind an entry is over: ended, deleted, or replaced by another of its name."""
+    """Whether the pod of a consumer entry is finished, deleted, or replaced by another of its name."""
     pod = lookups.get_pod(claim.metadata.namespace, name)
     return pod is None or pod.metadata.uid != uid or reservation.is_pod_finished(pod)
 
 
 def _is_unused(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
-    """Whether devices that a scheduler gave are used by nobody, and wanted by nobody who could use them.
+    """Whether no pod uses or could use an allocated claim.
 
-    A claim that was allocated by hand has no finalizer of ours and waits for its consumer; one that is named
-    by a pod may be between the two writes of a scheduler that allocates first and reserves then.
+    A claim that was allocated by hand lacks our finalizer and waits for its consumer; one that a pod names
+    may be between the two writes of a scheduler that allocates first and reserves then.
     """
     metadata = claim.metadata
     if FINALIZER not in metadata.finalizers:
@@ -236,7 +235,7 @@ def _is_unused(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
 
 
 def _is_owner_finished(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
-    """Whether a claim was made for a pod that is over; a pod that is gone is the collector's business."""
+    """Whether a claim was created for a finished pod; for a deleted pod the garbage collector acts."""
     for owner in claim.metadata.owner_references:
         if owner.kind == "Pod" and owner.api_version == "v1":
             pod = lookups.get_pod(claim.metadata.namespace, owner.name)
@@ -245,7 +244,7 @@ def _is_owner_finished(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
 
 
 def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """What should happen to a classic claim: users that are over go, and it ends with its pod."""
+    """Decide the actions for a classic claim: remove finished users, and delete it with its pod."""
     over = frozenset(
         user.uid
         for user in claim.status.reserved_for

@@ -1,12 +1,12 @@
-"""What a lost node had, and what became of it: free, rightly kept by somebody else, or not free yet.
+"""Node loss: which devices of a lost node are free, kept by a claim for a reason, or not free yet.
 
-Theory of operation: at stake is every device that the node has in its hands, and every device of a claim that
-a pod of the node may use. A device is free of a claim when the ledger does not name the claim for it any
-more; somebody else may have it by then. A claim keeps a device rightly when it has a consumer that was not on
-the node, when another node has the device in its hands, or when somebody allocated the claim by hand.
-Everything else is only not done yet.
+Theory of operation: affected are all devices that the node has prepared, and all devices of claims that a pod
+of the node may use. A device is free of a claim when the ledger no longer names the claim for it; another
+claim may have it by then. A claim keeps a device for a reason when it has a consumer that was not on the
+node, when another node has the device prepared, or when it was allocated by hand. Everything else is still in
+progress.
 
-Rules for this file: pure; the ledger, claims and pods are read by whoever asks.
+This module is pure: the caller reads the ledger, claims and pods.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ClaimedDevice:
     uid: str
     """Of the claim."""
     nodes: tuple[str, ...] = ()
-    """Who has the device in its hands for the claim."""
+    """Nodes that have the device prepared for the claim."""
     quarantined: bool = False
-    """Whether the claim is gone, and only those nodes keep the device."""
+    """Whether the claim is gone, and only those nodes keep the device: quarantine."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -41,7 +41,7 @@ class ClaimedDevice:
 
 @dataclass(frozen=True, slots=True)
 class RetainedDevice:
-    """A device that is not free, and why; `expected` when nobody needs to do anything about it."""
+    """A device that is not free, and why; `expected` when no action is needed."""
 
     claimed: ClaimedDevice
     why: str
@@ -50,17 +50,17 @@ class RetainedDevice:
 
 @dataclass(frozen=True, slots=True)
 class NodeLossState:
-    """What is there now, to judge by."""
+    """The current state of ledger, claims and pods."""
 
     node: str
     claims: Mapping[str, ResourceClaim]
     """By uid."""
     pods: Mapping[str, Pod]
-    """Those of the node, by uid: they were removed, or are still there."""
+    """Pods of the node by uid, removed or not."""
 
 
 def parse_ledger_entries(entries: Iterable[Mapping[str, Any]]) -> list[ClaimedDevice]:
-    """Who has which device, from what the server tells of its ledger."""
+    """Holders of devices, from the ledger status of the server."""
     return [
         ClaimedDevice(entry["device"], each["claim"], each["uid"], tuple(each["nodes"]), each["quarantined"])
         for entry in entries
@@ -69,7 +69,7 @@ def parse_ledger_entries(entries: Iterable[Mapping[str, Any]]) -> list[ClaimedDe
 
 
 def find_affected_devices(ledger: Iterable[ClaimedDevice], state: NodeLossState) -> list[ClaimedDevice]:
-    """What of the ledger a node or one of its pods has."""
+    """The entries of the ledger that a node or one of its pods has."""
     theirs = {
         uid
         for uid, claim in state.claims.items()
@@ -81,7 +81,7 @@ def find_affected_devices(ledger: Iterable[ClaimedDevice], state: NodeLossState)
 def find_retained_devices(
     affected: Iterable[ClaimedDevice], ledger: Iterable[ClaimedDevice], state: NodeLossState
 ) -> list[RetainedDevice]:
-    """What of these is not free now; everything else is."""
+    """The entries that are not free now."""
     now = {each.key: each for each in ledger}
     return [_assess_device(now[each.key], state) for each in affected if each.key in now]
 
@@ -89,10 +89,10 @@ def find_retained_devices(
 def _assess_device(claimed: ClaimedDevice, state: NodeLossState) -> RetainedDevice:
     if state.node in claimed.nodes:
         return RetainedDevice(
-            claimed, f"node {state.node} has it in its hands again; is it really switched off?", False
+            claimed, f"node {state.node} has it prepared again; is it really switched off?", False
         )
     if claimed.quarantined:
-        return RetainedDevice(claimed, f"node {', '.join(claimed.nodes)} has it in its hands", True)
+        return RetainedDevice(claimed, f"node {', '.join(claimed.nodes)} has it prepared", True)
     claim = state.claims.get(claimed.uid)
     if claim is None:
         return RetainedDevice(claimed, "the claim is gone, and the ledger follows", False)

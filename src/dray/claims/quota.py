@@ -1,14 +1,13 @@
-"""What a namespace may ask for: names that a quota can limit, what an object counts under them, and the
-verdict.
+"""Quota rules: names that a quota can limit, what an object counts under them, and whether a change fits.
 
 Theory of operation: a quota is a table of names and amounts. An object counts one under
-`count/<plural>.<group>` and under the short name some core kinds have besides. A claim also counts the
-devices it may get, per class: a request counts what it asks for, `All` as many as a claim can hold at most,
-and alternatives count the worst case, which is the largest number per class over the alternatives of one
-request. Admin access counts like any other request. A change is allowed when, under every name that it
-raises, what is used and what is added stay within the limit; what it lowers is never refused.
+`count/<plural>.<group>` and under the short name that some core kinds have besides. A claim also counts the
+devices it may get, per class: a request counts what it asks for, `All` the most that a claim can have, and
+alternatives count the worst case, which is the largest number per class over the alternatives of one request.
+Admin access counts like any other request. A change is allowed when, under every name that it raises, used
+and added amounts stay within the limit; a change that lowers an amount is never refused.
 
-Rules for this file: numbers in, numbers out; where usage is kept is not known here.
+This module must not contain where usage is stored.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def _count_requested(asked: CountedRequest) -> int:
 
 
 class _Seen(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is read of objects; everything else in them is passed over."""
+    """Base of the structs read from objects; other fields are ignored."""
 
 
 class _Asked(_Seen, frozen=True):
@@ -154,7 +153,7 @@ def count_object(kind: Kind) -> QuotaUsage:
 
 
 def count_pod(kind: Kind, phase: str) -> QuotaUsage:
-    """What a pod counts: once it has ended, it is still an object, but no pod that runs."""
+    """What a pod counts: a finished pod is still an object, but no running pod."""
     counted = count_object(kind)
     return counted | {kind.plural: 0} if phase in _FINISHED_PHASES else counted
 
@@ -180,7 +179,7 @@ class QuotaExcess:
     names: Mapping[str, tuple[int, int, Quantity]]
 
     def format_message(self, quota: str) -> str:
-        """In the words that clients of Kubernetes look for."""
+        """The message in the format that clients of Kubernetes expect."""
         asked = ",".join(f"{name}={added}" for name, (added, _, _) in sorted(self.names.items()))
         used = ",".join(f"{name}={used}" for name, (_, used, _) in sorted(self.names.items()))
         hard = ",".join(f"{name}={limit}" for name, (_, _, limit) in sorted(self.names.items()))

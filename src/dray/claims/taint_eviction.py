@@ -1,11 +1,11 @@
-"""Which pods must go because of taints on devices they use, and when.
+"""Device taint eviction: which pods must be evicted because of taints on their devices, and when.
 
-Theory of operation: a taint of effect `NoExecute` ends the pods that use the device, unless the allocation
-carries a toleration for it, which it got from the request. A toleration may last: a number of seconds counted
-from the moment the taint was put on. Of several that match the shortest counts, as for taints of nodes; one
-without an end counts only when no other does. What a pod must go for first is what it goes for.
+Theory of operation: a taint of effect `NoExecute` evicts the pods that use the device, unless the allocation
+has a toleration for it, which it got from the request. A toleration may be limited to a number of seconds
+from the moment the taint was added. Of several that match the shortest counts, as for taints of nodes; an
+unlimited one counts only when no other matches. The earliest eviction wins.
 
-Rules for this file: when it is now is asked by whoever carries it out; here times are only compared.
+This module only compares times: the controller brings the current one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DevicePath = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class DeviceEviction:
-    """A pod that must go, at the earliest at a moment, and for which taint of which device."""
+    """A pod that must be evicted: when at the earliest, and for which taint of which device."""
 
     pod: Pod
     at: datetime
@@ -41,7 +41,7 @@ class DeviceEviction:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The reason as text."""
         value = f"={self.taint.value}" if self.taint.value else ""
         rule = f" from rule {get_rule_name(self.taint)}" if get_rule_name(self.taint) else ""
         return (
@@ -53,7 +53,7 @@ class DeviceEviction:
 def find_device_eviction(
     pod: Pod, claims: Iterable[ResourceClaim], get_taints: Callable[[DevicePath], Iterable[DeviceTaint]]
 ) -> DeviceEviction | None:
-    """The first reason for which a pod must go; None when it may stay."""
+    """The earliest eviction of a pod; None when it may stay."""
     if (
         pod.metadata.deletion_timestamp is not None
         or not pod.spec.node_name
@@ -79,7 +79,7 @@ def _iter_evictions(
 
 
 def compute_eviction_time(taint: DeviceTaint, result: DeviceRequestAllocationResult) -> datetime | None:
-    """When users of a device must go for a taint; None when they need not."""
+    """When a taint evicts the users of a device; None when it does not."""
     if taint.effect != NO_EXECUTE:
         return None
     matching = [each for each in result.tolerations if tolerates_taint(each, taint)]
@@ -91,7 +91,7 @@ def compute_eviction_time(taint: DeviceTaint, result: DeviceRequestAllocationRes
 
 
 def _parse_time(text: str | None) -> datetime:
-    """A time as objects write it; a taint without one was there always."""
+    """Parse a time; a taint without one counts as always present."""
     return LONG_AGO if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
 
 

@@ -1,13 +1,12 @@
-"""What a taint rule does to pods, or would do: how many devices it selects, and who would have to go.
+"""Taint rule impact: how many devices a taint rule selects, and which pods it evicts or would evict.
 
-Theory of operation: a rule is judged as if its effect were `NoExecute`. Of the devices that claims hold,
+Theory of operation: a rule is evaluated as if its effect were `NoExecute`. Of the devices that claims have,
 those that it selects count; of the pods that may use such a claim, those whose request does not tolerate the
-taint for ever. A pod is *affected* until somebody deletes it, and *leaving* from then until it is gone: a
-device is not free before. The words of the condition follow from these numbers alone, so the same state is
-always told in the same words.
+taint for ever. A pod is *affected* until it is deleted, and *leaving* from then until it is gone: its device
+is not free before. The text of the condition follows from these numbers alone, so the same state always has
+the same text.
 
-Rules for this file: pure; who was evicted already is told by whoever evicts, because what a watch shows of it
-comes later.
+This module is pure: the controller brings the pods it has evicted, because its watch shows them later.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ PodName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TaintRuleImpact:
-    """Whom a rule reaches."""
+    """The devices and pods that a rule selects."""
 
     published: int = 0
     allocated: int = 0
@@ -59,7 +58,7 @@ def compute_impact(
     find_pod: Callable[[str, ConsumerReference], Pod | None],
     is_evicted: Callable[[str], bool],
 ) -> TaintRuleImpact:
-    """Whom a rule reaches now; `find_pod` finds the pod behind a consumer in a namespace."""
+    """The current impact of a rule; `find_pod` finds the pod of a consumer in a namespace."""
     devices: set[DevicePath] = set()
     affected: set[PodName] = set()
     leaving: set[PodName] = set()
@@ -95,7 +94,7 @@ def _find_selected_devices(rule: DeviceTaintRule, claim: ResourceClaim) -> tuple
 
 
 def build_condition(rule: DeviceTaintRule, impact: TaintRuleImpact, evicted: int, *, now: str) -> Condition:
-    """What a rule's status says; `evicted` pods had to go for it since the controller began."""
+    """The status of a rule; `evicted` pods were evicted for it since the controller started."""
     status, reason, message = _describe_status(rule, impact, evicted)
     known = next((each for each in rule.status.conditions if each.type == EVICTION_IN_PROGRESS), None)
     since = known.last_transition_time if known is not None and known.status == status else now

@@ -1,5 +1,6 @@
-"""Which node a pod gets, and why: the snapshot, the plugins, the cycle, the verdicts.
+"""Placement: chooses a node for a pod with scheduler plugins on a cluster snapshot.
 
-Everything is a pure function of a frozen photograph of the cluster: no clocks, no watches, no writes. The
-scheduler and the simulator ask it; it asks the allocator and knows no service.
+It contains the snapshot, the plugins, the scheduling cycle and its rejections, and the rules of node health
+and fencing, all as pure functions of frozen values. It must not contain a client, a queue or a clock. The
+scheduler, the controllers, cluster and the simulation import it.
 """

@@ -1,20 +1,20 @@
-"""What the scheduler writes into classic claims (KEP-3063), as values: one write of one claim's status each.
+"""Negotiation of classic claims (KEP-3063): what the scheduler writes into their status, as values.
 
-Theory of operation: scheduler and driver agree through the status of the claim. While it is pending, the
-scheduler proposes: nodes that would do for the pod, and the one it would like. The driver declines nodes, or
-allocates for the one that was selected. Several claims are allocated one after the other: what is allocated
-in vain must be given back, and what its driver had said about other nodes is forgotten with it. All drivers
-are asked about the nodes at once, and those that say nothing go first; so the answers of the others stay. A
-claim that is allocated gets the pod as its user before the pod is bound; one that keeps its pod from running
-anywhere is given back, and its driver frees it.
+Theory of operation: scheduler and driver agree through the status of the claim. While the claim is pending,
+the scheduler proposes feasible nodes for the pod, and selects one of them. The driver declines nodes, or
+allocates for the selected one. Several claims are allocated one after the other: a claim that was allocated
+in vain must be deallocated, and the answers of its driver about other nodes are lost with that. So all
+drivers get the nodes at once, and claims whose drivers decline nothing are allocated first, which keeps the
+answers of the others. An allocated claim is reserved for the pod before the pod is bound; one that keeps its
+pod from running anywhere is deallocated by its driver.
 
-Nodes are proposed through a *window* of at most `MAX_NODES` names. As long as one of them is neither
-declined nor unfit otherwise, the window stays; nodes that come are added while there is room. When all are
-declined it moves on, around the ring of all nodes that would do, in the order of their names: a driver whose
-resource is on one node of thousands is found after a few turns.
+Nodes are proposed through a *window* of at most `MAX_NODES` names. As long as one of them is neither declined
+nor infeasible otherwise, the window stays, and new nodes are added up to its size. When all are declined it
+moves on, around the ring of all feasible nodes in the order of their names: a driver whose resource is on one
+node of thousands is found after a few moves.
 
-Rules for this file: an action was decided on one version of its claim. Whoever performs it writes exactly
-`apply_action` with that version; when the server says that it was overtaken, the pod is decided again.
+An action is decided on one version of its claim. The scheduler writes exactly `apply_action` with that
+version; on a conflict the pod is decided again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_NODES: Final = NODES_PER_CLASSIC_LIST
 
 @dataclass(frozen=True, slots=True)
 class ProposeNodes:
-    """Tell the driver which nodes would do, and which one is wanted."""
+    """Propose feasible nodes to the driver, and the selected one."""
 
     claim: ClassicResourceClaim
     potential_nodes: tuple[str, ...]
@@ -55,7 +55,7 @@ class ProposeNodes:
 
 @dataclass(frozen=True, slots=True)
 class ReserveClassic:
-    """Let a pod use a claim that is allocated."""
+    """Reserve an allocated claim for a pod."""
 
     claim: ClassicResourceClaim
     pod: Pod
@@ -63,7 +63,7 @@ class ReserveClassic:
 
 @dataclass(frozen=True, slots=True)
 class UnreserveClassic:
-    """Take a pod off that got no node after all."""
+    """Remove the reservation of a pod that got no node after all."""
 
     claim: ClassicResourceClaim
     pod: Pod
@@ -71,7 +71,7 @@ class UnreserveClassic:
 
 @dataclass(frozen=True, slots=True)
 class RequestReallocation:
-    """Have the driver free what nobody uses, so that it can be allocated for another node."""
+    """Have the driver deallocate an unused claim, so that it can be allocated for another node."""
 
     claim: ClassicResourceClaim
 
@@ -81,21 +81,21 @@ ClassicAction = ProposeNodes | ReserveClassic | UnreserveClassic | RequestReallo
 
 @dataclass(frozen=True, slots=True)
 class ClassicClaimsReady:
-    """All classic claims of a pod are allocated where it is going; with these writes they are its own."""
+    """All classic claims of a pod are allocated for its node; these writes reserve them."""
 
     actions: tuple[ReserveClassic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForDrivers:
-    """Drivers are to act first: what to write now, and what the pod waits for."""
+    """Drivers must act first: what to write now, and what the pod waits for."""
 
     actions: tuple[ProposeNodes, ...]
     rejection: PluginRejection
 
 
 def apply_action(action: ClassicAction) -> ClassicResourceClaim:
-    """The claim as an action wants it."""
+    """The claim after an action."""
     claim = action.claim
     return replace(claim, status=_update_status(action, claim.status))
 
@@ -131,7 +131,7 @@ def get_unsuitable_nodes(claim: ClassicResourceClaim) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NodeProposal:
-    """What the drivers of a pod's pending claims are told: the nodes, the one that is wanted, and of whom."""
+    """The proposal to the drivers of a pod's pending claims: nodes, the selected one, and for which claim."""
 
     nodes: tuple[str, ...]
     node: str
@@ -144,9 +144,9 @@ class NodeProposal:
 def build_proposal(
     pending: Sequence[ClassicResourceClaim], feasible: Sequence[str], chosen: str
 ) -> NodeProposal:
-    """What to tell the drivers of claims that are pending; `feasible` are the nodes that do, best first.
+    """The proposal to the drivers of pending claims; `feasible` are the feasible nodes, best first.
 
-    All claims of a pod get the same window and the same node: only a node that suits all of them helps.
+    All claims of a pod get the same window and the same node: only a node that fits all of them helps.
     """
     before = next((offer for offer in map(_get_potential_nodes, pending) if offer), ())
     declined = {name for claim in pending for name in get_unsuitable_nodes(claim)}
@@ -175,8 +175,8 @@ def _build_scheduler_status(nodes: tuple[str, ...], selected: str) -> SchedulerS
 def _choose_node(
     pending: Sequence[ClassicResourceClaim], feasible: Sequence[str], chosen: str, nodes: Sequence[str]
 ) -> str:
-    """The node to ask for: the one that was asked for already while it will do, because a driver may be at
-    work there; else the best of those that are proposed."""
+    """The node to select: the one selected before while it is feasible, because a driver may be working on
+    it; else the best of the proposed ones."""
     would_do = set(feasible)
     asked = [get_scheduler_status(claim).selected_node for claim in pending]
     standing = next((name for name in asked if name in would_do), None)
@@ -187,7 +187,7 @@ def _choose_node(
 
 
 def _choose_claim(pending: Sequence[ClassicResourceClaim], node: str) -> ClassicResourceClaim:
-    """The claim to allocate for the node now: one at work there, else one of a silent driver, else any."""
+    """The claim to allocate for the node now: one in progress, else of a driver that declined nothing."""
     at_work = (claim for claim in pending if get_scheduler_status(claim).selected_node == node)
     silent = (claim for claim in pending if not _has_answered(claim))
     return next(chain(at_work, silent, pending))
@@ -203,7 +203,7 @@ def build_node_window(
 ) -> tuple[str, ...]:
     """The nodes to propose, given those proposed before and those that were declined."""
     would_do, known = set(feasible), set(declined)
-    # What was declined stays in the list: a driver that is no longer asked about a node forgets its answer.
+    # Declined nodes stay in the list: a driver drops its answer about a node that is no longer proposed.
     kept = tuple(name for name in before if name in would_do or name in known)
     held = set(kept)
     fresh = tuple(name for name in feasible if name not in held)

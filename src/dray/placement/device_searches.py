@@ -1,19 +1,18 @@
-"""Searches for devices: what is known per question and node shape, what goes on, and what was given up.
+"""Device searches of a scheduler: results per query and node shape, running searches, and given-up ones.
 
-Theory of operation: a *question* is what pods of one kind ask for. How its search ends on a shape depends on
-both alone, so the ending holds in every snapshot and is remembered. A search that takes long is run in
-slices. One decision works on searches for `decision_seconds` seconds, and for a third of that on any one of
-them; shapes that are not done by then are *wanted*, and whoever drives `run_next` continues them. Questions
-take turns. Within a question the shape comes next that had least work, and goes on until it had twice as
-much. So a hard shape does not keep a pod from an easy one, and a search that could not be kept costs the same
-work again at most.
+Theory of operation: a *query* is what pods of one kind ask for. How its search ends on a shape depends on
+both alone, so the ending holds in every snapshot and is cached. A long search runs in slices. One decision
+works on searches for `decision_seconds` seconds, and for a third of that on any one of them; shapes that are
+not done by then are scheduled, and the caller of `run_next` continues them. Queries take turns. Within a
+query the shape with the least work comes next, and runs until it had twice as much. So a hard shape does not
+keep a pod from an easy one, and a search that could not be kept costs the same work again at most.
 
 A search gets `limit.per_search` seconds of work in the first attempt of a pod and twice as much with every
-further one, up to `MAX_TIME_FACTOR` times. Then it is given up. The give-up is remembered with its seconds,
-so it is paid once: it is the answer until somebody has more patience, and then the search goes on where it
-was stopped, unless too many others were stopped since (`RUNNING_SEARCHES`).
+further one, up to `MAX_TIME_FACTOR` times. Then it is given up. The give-up is cached with its seconds, so
+its cost is paid once: it is the answer until an attempt has more time, and then the search continues where it
+stopped, unless too many others stopped since (`RUNNING_SEARCHES`).
 
-Rules for this file: nothing is wanted unless somebody waits for it; see `forget_query`.
+A search is scheduled only while a pod waits for it; see `forget_query`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from dray.values.cache_bounds import CacheBound
 
 SEARCH_ENDINGS: Final = CacheBound("outcomes of searches", 64, "a shape")
 MAX_PENDING_SHAPES: Final = 4096
-"""Shapes that are wanted for one question at the same time; others have to ask again."""
+"""Shapes that are scheduled for one query at the same time; further ones have to be requested again."""
 RUNNING_SEARCHES: Final = CacheBound("searches to continue", 64, "the scheduler")
 MAX_TIME_FACTOR: Final = 8
 """How many times `per_search` a search may get in later attempts."""
@@ -42,7 +41,7 @@ _NOT_STARTED: Final = GaveUp(0)
 
 @dataclass(slots=True)
 class _PendingSearch:
-    """A search that goes on: the seconds of work it may take, and when it is another one's turn."""
+    """A running search: the seconds of work it may take, and when the next one gets its turn."""
 
     time_budget: float
     yield_after: float
@@ -50,16 +49,16 @@ class _PendingSearch:
 
 @dataclass(slots=True, eq=False)
 class DeviceQuery:
-    """What pods ask for. How the search for it ended on a shape is kept with the shape, and goes with it."""
+    """What pods ask for. The endings of its searches are kept with the shapes."""
 
     allocation_request: AllocationRequest
     classes: dict[str, DeviceClass]
     pending: dict[NodeShape, _PendingSearch] = field(default_factory=dict)
-    """Shapes that somebody waits for."""
+    """Shapes that a pod waits for."""
     current: NodeShape | None = None
     """The one of them whose turn it is."""
     seconds_spent: float = 0.0
-    """Seconds of work for this question so far."""
+    """Seconds of work for this query so far."""
 
 
 class DeviceSearches:
@@ -75,11 +74,11 @@ class DeviceSearches:
         """Work on all searches so far."""
         self._running: dict[tuple[DeviceQuery, NodeShape], ResumableSearch] = {}
         self._open_queries: OrderedDict[DeviceQuery, None] = OrderedDict()
-        """Questions with shapes that are wanted; the first has its turn."""
+        """Queries with scheduled shapes; the first one is next."""
 
     @property
     def is_sliced(self) -> bool:
-        """Whether searches go on between decisions."""
+        """Whether searches continue between decisions."""
         return self.decision_seconds < math.inf
 
     # --- one search ---
@@ -93,7 +92,7 @@ class DeviceSearches:
         return given_up.seconds >= self.limit.per_search * MAX_TIME_FACTOR
 
     def get_ending(self, query: DeviceQuery, shape: NodeShape, time_budget: float) -> SearchEnding | None:
-        """How the search on a shape ended; None also when it was given up with less patience."""
+        """The ending of the search on a shape; None also when it was given up after less time."""
         ending: SearchEnding | None = shape.endings.get(query)
         return None if isinstance(ending, GaveUp) and ending.seconds < time_budget else ending
 
@@ -104,7 +103,7 @@ class DeviceSearches:
     def run_search(
         self, query: DeviceQuery, shape: NodeShape, seconds: float, time_budget: float
     ) -> SearchEnding | None:
-        """Work on a search for some seconds; None when it neither ended nor used up all patience."""
+        """Run a search for some seconds; None when it neither ended nor used up its time."""
         clock = self.limit.clock
         began = clock()
         kept = self._running.pop((query, shape), None) if self._running else None
@@ -125,7 +124,7 @@ class DeviceSearches:
         return ending
 
     def give_up(self, query: DeviceQuery, shape: NodeShape) -> GaveUp:
-        """The answer when a pod has no time left: how far the search came, if it was begun."""
+        """The ending when a pod has no time left, with how far the search got."""
         running = self._running.get((query, shape))
         if running is None:
             ending = shape.endings.get(query)
@@ -143,19 +142,19 @@ class DeviceSearches:
             if not query.pending:
                 self._open_queries.pop(query, None)
 
-    # --- searches that go on between decisions ---
+    # --- searches that continue between decisions ---
 
     @property
     def unfinished(self) -> int:
-        """How many searches somebody waits for."""
-        return sum(len(question.pending) for question in self._open_queries)
+        """The number of searches that pods wait for."""
+        return sum(len(query.pending) for query in self._open_queries)
 
     def list_open_queries(self) -> tuple[DeviceQuery, ...]:
-        """Questions with searches that go on."""
+        """Queries with running searches."""
         return tuple(self._open_queries)
 
     def schedule_search(self, query: DeviceQuery, shape: NodeShape, time_budget: float) -> None:
-        """Have a search continued until it ends or has used up some patience."""
+        """Schedule a search to continue until it ends or has used up some time."""
         known = query.pending.get(shape)
         if known is not None:
             known.time_budget = max(time_budget, known.time_budget)
@@ -167,24 +166,24 @@ class DeviceSearches:
             self._open_queries.setdefault(query)
 
     def run_next(self, seconds: float) -> tuple[DeviceQuery, SearchEnding | None] | None:
-        """Work on the next search that is wanted; the question and how the search ended, if it did."""
+        """Run the next scheduled search; the query and the ending, if it ended."""
         if not self._open_queries:
             return None
-        question, _ = self._open_queries.popitem(last=False)
-        wanted = question.pending
-        shape = question.current
+        query, _ = self._open_queries.popitem(last=False)
+        wanted = query.pending
+        shape = query.current
         if shape is None:
-            shape = question.current = min(wanted, key=lambda each: wanted[each].yield_after)
-        ending = self.run_search(question, shape, seconds, wanted[shape].time_budget)
-        if ending is None and self._running[question, shape].spent >= wanted[shape].yield_after:
-            wanted[shape].yield_after = 2 * self._running[question, shape].spent
-            question.current = None
-        if question.pending:
-            self._open_queries[question] = None
-        return question, ending
+            shape = query.current = min(wanted, key=lambda each: wanted[each].yield_after)
+        ending = self.run_search(query, shape, seconds, wanted[shape].time_budget)
+        if ending is None and self._running[query, shape].spent >= wanted[shape].yield_after:
+            wanted[shape].yield_after = 2 * self._running[query, shape].spent
+            query.current = None
+        if query.pending:
+            self._open_queries[query] = None
+        return query, ending
 
     def forget_query(self, query: DeviceQuery) -> None:
-        """Nobody waits for a question any more."""
+        """Drop a query that no pod waits for any more."""
         query.pending.clear()
         query.current = None
         self._open_queries.pop(query, None)

@@ -1,10 +1,10 @@
-"""The phases of a cycle, and what a plugin may contribute to them.
+"""Plugin framework: the phases of a scheduling cycle, and what a plugin contributes to them.
 
-Theory of operation: a plugin is asked once for every pod (PreFilter) and answers with an opinion, with a
-verdict that no node can do, or with nothing to say. An opinion narrows the nodes by name, judges seats
-(Filter) and scores them (Score); scores are brought to 0..100 by `normalize_scores` over all seats that are
-left and weighed by the profile. Seats that are alike get the same answer, so they are asked once for a whole
-group, unless the opinion says that it looks at names or labels (`by_node`).
+Theory of operation: the cycle calls each plugin once per pod (PreFilter). The plugin returns a result, a
+rejection of the whole cluster, or None. A result narrows the nodes by name, filters them (Filter) and scores
+them (Score); `normalize_scores` maps scores to 0..100 over all remaining nodes, and the profile weighs them.
+Nodes that are alike get the same answer, so a filter runs once per group, unless it reads names or labels
+(`by_node`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_SCORE = 100
 
 
 class Phase(StrEnum):
-    """The moments of a cycle, with the names Kubernetes gives them."""
+    """The phases of a cycle, named as in Kubernetes."""
 
     PRE_ENQUEUE = "PreEnqueue"
     PRE_FILTER = "PreFilter"
@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 
 ScoreNormalizer = Callable[[Sequence[int]], Sequence[int]]
-"""Brings the raw scores of all seats that are left to 0..100."""
+"""Maps the raw scores of all remaining nodes to 0..100."""
 
 
 def keep_scores(scores: Sequence[int]) -> Sequence[int]:
@@ -73,23 +73,23 @@ ClaimAllocation = tuple[ResourceClaim, AllocationResult]
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """What a plugin thinks about one pod in one cycle; what is None it has nothing to say about."""
+    """What a plugin contributes for one pod in one cycle; None where it contributes nothing."""
 
     node_names: frozenset[str] | None = None
-    """The only nodes in question."""
+    """The only nodes that come into question."""
     other_nodes_rejection: PluginRejection | None = None
-    """What the nodes beyond `node_names` are told."""
+    """The rejection of all nodes outside `node_names`."""
     filter: Callable[[NodeState], PluginRejection | None] | None = None
     score: Callable[[NodeState], int] | None = None
     normalize_scores: ScoreNormalizer = keep_scores
     by_node: bool = False
     """Whether `filter` or `score` look at the name or the labels of the node."""
     reserve: Callable[[NodeState], tuple[ClaimAllocation, ...]] | None = None
-    """What the pod's claims get on the seat that was chosen."""
+    """What the claims of the pod get on the chosen node."""
 
 
 class SchedulingPlugin(Protocol):
-    """One way to judge nodes for pods."""
+    """A scheduler plugin."""
 
     @property
     def name(self) -> str:
@@ -99,5 +99,5 @@ class SchedulingPlugin(Protocol):
     def pre_filter(
         self, pending_pod: PendingPod, snapshot: ClusterSnapshot
     ) -> PreFilterResult | PluginRejection | None:
-        """What it thinks of a pod; a verdict when no node can do, None when it has nothing to say."""
+        """Evaluate a pod; a rejection when no node is feasible, None when the plugin does not apply."""
         ...

@@ -1,13 +1,13 @@
-"""How a node is, which taints say so, and when pods must leave it.
+"""Node health: the taints that represent it, and when pods must leave a node.
 
-Theory of operation: a node is well, says itself that it is not ready, or is lost: it gave no sign of life for
-too long. Two taints stand for each trouble, one that keeps new pods away and one that ends those that are
-there once they tolerate it no more. All other taints of a node are somebody else's and stay as they are.
+Theory of operation: a node is healthy, reports itself not ready, or is unreachable: its lease expired. Two
+taints represent each problem, one that keeps new pods away and one that ends the running pods once they no
+longer tolerate it. All other taints of a node stay as they are.
 
-A pod must leave a node for every taint of effect `NoExecute`, whoever put it on: at once when nothing
-tolerates it, otherwise when the shortest toleration that matches is over, counted from when the taint came.
+A pod must leave a node for every taint of effect `NoExecute`, whoever set it: at once when nothing tolerates
+it, otherwise when the shortest matching toleration is over, counted from when the taint was added.
 
-Rules for this file: pure; how long a node was silent is found out by whoever asks.
+This module is pure: the caller measures how long a node was silent.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 READY: Final = "Ready"
 UNKNOWN: Final = "Unknown"
 STATUS_UNKNOWN_REASON: Final = "NodeStatusUnknown"
-"""The reason of the condition of a node that gives no sign of life."""
+"""The reason in the condition of an unreachable node."""
 MONITOR_GRACE_PERIOD: Final = 40.0
-"""Seconds without a sign of life after which a node is lost."""
+"""Seconds without a lease renewal after which a node is unreachable."""
 
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class NodeReadiness(StrEnum):
-    """How a node is; the value is the key of the taints that say so."""
+    """Health of a node; the value is the key of its taints."""
 
     WELL = ""
     NOT_READY = NOT_READY
@@ -46,12 +46,12 @@ class NodeReadiness(StrEnum):
 
 
 def find_ready_condition(node: Node) -> NodeCondition | None:
-    """What a node says of whether it runs pods, or what was said in its place."""
+    """The Ready condition of a node."""
     return next((each for each in node.status.conditions if each.type == READY), None)
 
 
 def compute_readiness(node: Node, *, lease_expired: bool) -> NodeReadiness:
-    """How a node is; `lease_expired` when it gave no sign of life for too long."""
+    """Evaluate the health of a node; `lease_expired` when its lease was not renewed in time."""
     if lease_expired:
         return NodeReadiness.LOST
     ready = find_ready_condition(node)
@@ -59,7 +59,7 @@ def compute_readiness(node: Node, *, lease_expired: bool) -> NodeReadiness:
 
 
 def compute_taints(node: Node, readiness: NodeReadiness, *, now: str) -> tuple[Taint, ...]:
-    """The taints a node should have: those of its health, since when it has them, and all of others."""
+    """The taints a node should have: those of its health, with their times, and all others unchanged."""
     key = readiness.value
     kept = [taint for taint in node.spec.taints if taint.key not in (NOT_READY, UNREACHABLE)]
     for effect in (NO_SCHEDULE, NO_EXECUTE) if key else ():
@@ -71,7 +71,7 @@ def compute_taints(node: Node, readiness: NodeReadiness, *, now: str) -> tuple[T
 
 
 def build_unknown_condition(node: Node, *, now: str) -> NodeCondition | None:
-    """The condition of a node that is lost; None when it says so already."""
+    """The condition of an unreachable node; None when it has it already."""
     ready = find_ready_condition(node) or NodeCondition(type=READY)
     if ready.status == UNKNOWN and ready.reason == STATUS_UNKNOWN_REASON:
         return None
@@ -85,7 +85,7 @@ def build_unknown_condition(node: Node, *, now: str) -> NodeCondition | None:
 
 
 def build_returned_condition(node: Node, before: str, *, now: str) -> NodeCondition | None:
-    """The condition of a node that is back, as it was before; None when it speaks for itself."""
+    """The previous condition of a node that is back; None when the node reports its own."""
     ready = find_ready_condition(node)
     if (
         ready is None
@@ -99,20 +99,20 @@ def build_returned_condition(node: Node, before: str, *, now: str) -> NodeCondit
 
 
 def is_majority_lost(lost: int, known: int) -> bool:
-    """Whether so many nodes look lost that we rather cannot see them; of few nodes nobody can tell."""
+    """Whether so many nodes look unreachable that the fault is likely ours; never with few nodes."""
     return known >= 3 and lost * 2 > known
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEviction:
-    """A pod that must leave its node, at the earliest at a moment, and for which taint."""
+    """A pod that must leave its node: when at the earliest, and for which taint."""
 
     at: datetime
     taint: Taint
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The reason as text."""
         value = f"={self.taint.value}" if self.taint.value else ""
         return f"the node has the taint {self.taint.key}{value}:{self.taint.effect}"
 
@@ -138,5 +138,5 @@ def _evaluate_taint(pod: Pod, taint: Taint) -> NodeEviction | None:
 
 
 def _parse_time(text: str | None) -> datetime:
-    """A time as objects write it; a taint without one was there always."""
+    """Parse a time; a taint without one counts as always present."""
     return _LONG_AGO if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)

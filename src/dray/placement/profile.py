@@ -1,9 +1,8 @@
-"""Which plugins judge nodes, in which order, and what their scores weigh.
+"""Scheduler profiles: which plugins run, in which order, and how their scores are weighed.
 
-Theory of operation: the table below holds every plugin by the name Kubernetes gives it, the cheap ones first,
-with the weight of its score. Plugins that know claims need to be given what they work with, so whoever builds
-a profile hands them in by name; everything else a person may choose is a `PlacementOptions` value, read from
-a small document:
+Theory of operation: the table below has every plugin by its Kubernetes name, the cheap ones first, with the
+weight of its score. Plugins for claims need collaborators, so the caller that builds a profile passes them in
+by name; everything else that users choose is a `PlacementOptions` value, read from a small document:
 
     schedulerName: default-scheduler
     scoring: least                # or `most`: fill one node before the next
@@ -40,7 +39,7 @@ MAX_WEIGHT: Final = 1000
 
 
 class Normalization(StrEnum):
-    """How the ranks of nodes become scores: from the worst to the best, or as parts of the best."""
+    """How ranks of nodes become scores: scaled between the worst and the best, or as parts of the best."""
 
     BETWEEN = "between"
     MAX = "max"
@@ -54,7 +53,7 @@ _NORMALIZERS: dict[Normalization, ScoreNormalizer] = {
 
 @dataclass(frozen=True, slots=True)
 class PlacementOptions:
-    """What a person may choose about placement."""
+    """Options of placement that users can set."""
 
     scheduler_name: str = DEFAULT_SCHEDULER
     scoring: Scoring = Scoring.LEAST
@@ -64,7 +63,7 @@ class PlacementOptions:
 
     @property
     def device_normalizer(self) -> ScoreNormalizer:
-        """How the plugin for devices brings its scores to 0..100."""
+        """How the plugin for devices normalises its scores."""
         return _NORMALIZERS[self.normalization]
 
 
@@ -77,14 +76,14 @@ class WeightedPlugin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerProfile:
-    """The plugins of one scheduler, in the order they are asked."""
+    """The plugins of one scheduler, in the order in which they run."""
 
     plugins: tuple[WeightedPlugin, ...]
     scheduler_name: str = DEFAULT_SCHEDULER
 
 
 class _PluginRow(NamedTuple):
-    """A plugin that profiles know: its weight, and how it is made; None if it has to be handed in."""
+    """A known plugin: its weight and its factory; None if the caller passes the plugin in."""
 
     weight: int
     make: Callable[[PlacementOptions], SchedulingPlugin] | None = None
@@ -108,7 +107,7 @@ PLUGINS: Final[Mapping[str, _PluginRow]] = {
 def build_profile(
     options: PlacementOptions, claim_plugins: Iterable[SchedulingPlugin] = ()
 ) -> SchedulerProfile:
-    """The profile for some choices; `claim_plugins` are the plugins that know claims, in any order.
+    """Build the profile for some options; `claim_plugins` are the plugins for claims, in any order.
 
     A plugin that the table does not know comes last, with the weight 1.
     """
@@ -130,7 +129,7 @@ def build_profile(
 
 
 def parse_placement_options(document: object) -> PlacementOptions:
-    """The choices in a plain document; raises `InvalidError` with everything that is wrong in it."""
+    """Parse the options in a document; raises `InvalidError` with everything that is wrong in it."""
     if document is None:
         return PlacementOptions()
     if not isinstance(document, dict):
@@ -147,7 +146,7 @@ _SUBJECT = "scheduler profile"
 
 
 class _Field(NamedTuple):
-    """A field of the document: what it fills, how it is checked, what is made of a sound value."""
+    """A field of the document: the option it sets, its check, and its conversion."""
 
     attribute: str
     check: Callable[[FieldPath, Any], Iterable[FieldError]]

@@ -1,7 +1,7 @@
-"""What plugins answer: why not, and what would have to happen before asking again is worth it.
+"""Rejections by plugins: why a node or the cluster is not feasible, and what could change that.
 
-A verdict is a value: the plugin, words that stay the same for the same reason, and the signals that could
-change its mind. The scheduler parks a pod under those signals and wakes it by them.
+A rejection is a value: the plugin, a text that stays the same for the same reason, and the signals that could
+change the answer. The scheduler parks a pod under those signals and wakes it by them.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import NamedTuple
 
 
 class Topic(StrEnum):
-    """What in the cluster may change in a way that helps a waiting pod."""
+    """A kind of change in the cluster that may help a pending pod."""
 
     NODES = "nodes"
-    """A node came, or became other than it was: labels, taints, what it can give."""
+    """A node was added or changed: labels, taints, allocatable resources."""
     RESOURCES = "resources"
     """A pod ended or left: its node has more free resources."""
     DEVICES = "devices"
-    """Devices were published, given back, or lost a taint."""
+    """Devices were published or released, or lost a taint."""
     CLAIM = "claim"
-    """A claim came, changed or went; `about` is its namespace/name."""
+    """A claim was added, changed or deleted; `about` is its namespace/name."""
     CLASS = "class"
-    """A device class came or changed; `about` is its name."""
+    """A device class was added or changed; `about` is its name."""
     POD = "pod"
     """The pod itself changed; `about` is its namespace/name."""
 
 
 class Signal(NamedTuple):
-    """Something that happened, or that a pod waits for; `about` is empty when any of the topic will do."""
+    """An event, or what a pod waits for; without `about`, any object of the topic."""
 
     topic: Topic
     about: str = ""
@@ -37,11 +37,11 @@ class Signal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PluginRejection:
-    """A plugin's no, for a node or for the whole cluster.
+    """The rejection of a node, or of the whole cluster, by a plugin.
 
     `retry` says that nothing has to change: the search was given up, or a write is on its way; the pod is
     tried again after a while. `searched` says that devices were searched for, and `explain` can tell more.
-    `unfinished` says that the plugin has not judged yet and works on it: a pod is not refused by that.
+    `unfinished` says that the plugin has not evaluated yet and works on it: a pod is not refused by that.
     """
 
     plugin: str

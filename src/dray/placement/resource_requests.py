@@ -1,19 +1,18 @@
-"""What pods need of a node: cpu, memory, places for pods, extended resources, counted as Kubernetes counts.
+"""Resource requests of pods: CPU, memory, pod slots and extended resources, computed as in Kubernetes.
 
 Theory of operation: a container asks for its requests; a limit without a request is a request. Init
-containers run one after the other before the main ones and give back what they had, so the pod needs room for
-its hungriest moment, resource by resource. A sidecar (an init container that is always restarted) stays: it
+containers run one after the other before the main ones and release what they had, so the pod needs the
+maximum over time, resource by resource. A sidecar (an init container that is always restarted) stays: it
 counts in every step after its start and beside the main containers. So the pod needs the larger of
 
 - all main containers and all sidecars, and
 - over the init containers: that one and the sidecars started up to it,
 
-and the overhead of its runtime on top. For scores, and only there, a container that says nothing about cpu or
-memory counts as a small one: many pods that ask for nothing still fill a node. Those two amounts are two more
+and the overhead of its runtime on top. For scores, and only there, a container without a request for CPU or
+memory counts as a small one: many pods without requests still fill a node. Those two amounts are two more
 columns of the same table, so that they follow the same rule.
 
-Rules for this file: whole nanos everywhere; an amount of zero is left out, so that equal needs are equal
-values.
+All amounts are integer nanos; zero amounts are left out, so that equal requests are equal values.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ PODS = "pods"
 ONE_POD = NANOS_PER_UNIT
 
 DEFAULT_CPU = NANOS_PER_UNIT // 10
-"""What a container counts in scores that asks for no cpu: 100m."""
+"""CPU that a container without a request counts in scores: 100m."""
 DEFAULT_MEMORY = 200 * 2**20 * NANOS_PER_UNIT
-"""What a container counts in scores that asks for no memory: 200Mi."""
+"""Memory that a container without a request counts in scores: 200Mi."""
 
 # No resource has a space in its name.
 _SCORED_CPU = "weighed cpu"
@@ -44,7 +43,7 @@ Amounts = dict[str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceRequests:
-    """What one pod needs, or all pods of a node together; equal and hashed by value."""
+    """Requests of one pod, or of all pods of a node together; equal and hashed by value."""
 
     amounts: Mapping[str, int] = field(default_factory=dict)
     """Resource name to nanos; the number of pods is one of them. Nothing is zero here."""
@@ -78,7 +77,7 @@ class ResourceRequests:
         return ResourceRequests(amounts, (self.scored[0] + cpu, self.scored[1] + memory))
 
     def subtract(self, other: ResourceRequests) -> ResourceRequests:
-        """What is left when `other` goes."""
+        """The requests without those of `other`."""
         amounts = dict(self.amounts)
         for name, nanos in other.amounts.items():
             amounts[name] = amounts.get(name, 0) - nanos
@@ -91,7 +90,7 @@ NO_REQUESTS = ResourceRequests()
 
 
 def compute_requests(pod: Pod) -> ResourceRequests:
-    """What a pod needs of the node it runs on."""
+    """Compute the requests of a pod."""
     spec = pod.spec
     columns = _sum_amounts(map(_read_container_requests, spec.containers))
     if spec.init_containers:
@@ -99,7 +98,7 @@ def compute_requests(pod: Pod) -> ResourceRequests:
     if spec.overhead:
         columns = _sum_amounts((columns, _add_scored_amounts(_to_nanos(spec.overhead), 0, 0)))
     weighed = (columns.pop(_SCORED_CPU, 0), columns.pop(_SCORED_MEMORY, 0))
-    # After the containers, so that one that asks for `pods` does not change what a pod is.
+    # After the containers, so that a request for `pods` does not change how a pod counts.
     columns[PODS] = ONE_POD
     return _intern_requests(tuple(columns.items()), weighed)
 
@@ -113,7 +112,7 @@ def _read_container_requests(container: Container) -> Amounts:
 
 
 def _to_nanos(quantities: Mapping[str, Quantity]) -> Amounts:
-    """Plain numbers; less than nothing, which Kubernetes refuses, must not make room for others."""
+    """Amounts in nanos; a negative one, which Kubernetes refuses, must not add to what others can take."""
     return {name: max(quantity.nanos, 0) for name, quantity in quantities.items()}
 
 
@@ -125,7 +124,7 @@ def _add_scored_amounts(asked: Amounts, cpu: int, memory: int) -> Amounts:
 
 
 def _include_init_containers(main: Amounts, init_containers: Iterable[Container]) -> Amounts:
-    """The hungriest moment of a pod, when its init containers are looked at too."""
+    """The maximum over the phases of a pod, including its init containers."""
     sidecars: Amounts = {}
     hungriest: Amounts = {}
     for container in init_containers:

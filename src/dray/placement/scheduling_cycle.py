@@ -1,15 +1,16 @@
-"""One cycle: a pod and a photograph of the cluster go in, a node with devices or reasons why not come out.
+"""Scheduling cycle: a pending pod and a cluster snapshot in, a node with devices or the rejections out.
 
-Theory of operation: every plugin forms its opinion of the pod; together they narrow the nodes by name, then
-every group of seats that are alike is judged once by each filter, until one says no. What is left is scored,
-again by group; each plugin's scores are brought to 0..100 and weighed, and the best seat wins. Among equals
+Theory of operation: every plugin runs PreFilter for the pod; together the results narrow the nodes by name.
+Then each filter runs once per group of like nodes, until one rejects the group. The remaining groups are
+scored; each plugin's scores are normalised to 0..100 and weighed, and the best node wins. Among equals
 `rotation` decides, so that pods of one kind spread over nodes of one kind. In a cluster of very many
-different nodes the walk ends when enough nodes are found, as in Kubernetes, and starts elsewhere next time.
+different nodes filtering ends when enough feasible nodes are found, as in Kubernetes, and starts elsewhere
+next time.
 
-A plugin that needs more time than one decision has says `unfinished`. A node that everybody accepts is taken
-all the same, unless that plugin scores nodes, too: then nothing is decided yet.
+A plugin that needs more time than one decision has returns an `unfinished` rejection. A node that all plugins
+accept is still taken, unless that plugin scores nodes, too: then the decision waits.
 
-Rules for this file: no plugin is known by name here.
+This module must not refer to a plugin by name.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from dray.placement.rejections import PluginRejection, Signal, Topic
 from dray.placement.snapshot import ClusterSnapshot, NodeGroup, NodeState
 
 MIN_GROUPS: Final = 100
-"""Groups that are always judged, however many nodes have been found."""
+"""Groups that are always filtered, however many nodes have been found."""
 MIN_FEASIBLE_NODES: Final = 100
-"""Nodes that are always enough to choose from, and never too many to look for."""
+"""Lower bound for the number of feasible nodes after which filtering may stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedNodes:
-    """A verdict and the nodes it is about; no names mean the whole cluster."""
+    """A rejection and the nodes it concerns; no names mean the whole cluster."""
 
     rejection: PluginRejection
     nodes: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class Placement:
     node_state: NodeState
     allocations: tuple[ClaimAllocation, ...] = ()
     other_nodes: tuple[str, ...] = ()
-    """Further nodes that would do, best first."""
+    """Further feasible nodes, best first."""
 
     @property
     def node(self) -> Node:
@@ -57,7 +58,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unschedulable:
-    """No node for a pod: who said no, where."""
+    """No node for a pod: the rejections and their nodes."""
 
     pending_pod: PendingPod
     rejected: tuple[RejectedNodes, ...]
@@ -65,25 +66,25 @@ class Unschedulable:
 
     @property
     def wake_signals(self) -> frozenset[Signal]:
-        """What could change one of the verdicts; where nobody was asked, a first node."""
+        """What could change one of the rejections; without any, a first node."""
         if not self.rejected:
             return frozenset({Signal(Topic.NODES)})
         return frozenset().union(*(each.rejection.wake_signals for each in self.rejected))
 
     @property
     def retry(self) -> bool:
-        """Whether it is worth trying again although nothing changes."""
+        """Whether another attempt is worthwhile although nothing changes."""
         return any(each.rejection.retry for each in self.rejected)
 
     @property
     def unfinished(self) -> bool:
-        """Whether a plugin has not judged every node yet, so that nothing is decided."""
+        """Whether a plugin has not evaluated every node yet, so that the decision waits."""
         return any(each.rejection.unfinished for each in self.rejected)
 
 
 @dataclass(frozen=True, slots=True)
 class PluginTimer:
-    """Tells how long each plugin took for each phase."""
+    """Measures how long each plugin takes for each phase."""
 
     now: Callable[[], float]
     record: Callable[[str, Phase, float], None]
@@ -97,25 +98,25 @@ def place_pod(
     rotation: int = 0,
     timer: PluginTimer | None = None,
 ) -> Placement | Unschedulable:
-    """The best node for a pod, or why there is none."""
-    opinions = _run_pre_filters(snapshot, pending_pod, profile, timer)
-    if isinstance(opinions, PluginRejection):
-        return Unschedulable(pending_pod, (RejectedNodes(opinions),), snapshot)
-    walk = _NodeFilter(snapshot, opinions, timer)
-    # Drivers of classic claims are asked about the same nodes until they answer, not about others each time.
-    rows = walk.filter_groups(rotation, everything=bool(pending_pod.classic_claims))
-    if not rows or _must_wait(walk.unfinished, opinions):
-        return Unschedulable(pending_pod, tuple(walk.list_rejections()), snapshot)
-    ranked = _rank_groups(rows, opinions, timer)
-    best = [row for row in ranked if row.score == ranked[0].score]
+    """Find the best node for a pod, or the rejections."""
+    results = _run_pre_filters(snapshot, pending_pod, profile, timer)
+    if isinstance(results, PluginRejection):
+        return Unschedulable(pending_pod, (RejectedNodes(results),), snapshot)
+    node_filter = _NodeFilter(snapshot, results, timer)
+    # Drivers of classic claims get the same nodes until they answer, not others each time.
+    groups = node_filter.filter_groups(rotation, everything=bool(pending_pod.classic_claims))
+    if not groups or _must_wait(node_filter.unfinished, results):
+        return Unschedulable(pending_pod, tuple(node_filter.list_rejections()), snapshot)
+    ranked = _rank_groups(groups, results, timer)
+    best = [group for group in ranked if group.score == ranked[0].score]
     chosen = _choose_node(best, rotation)
-    given = [each for held in opinions if held.result.reserve for each in held.result.reserve(chosen)]
+    given = [each for held in results if held.result.reserve for each in held.result.reserve(chosen)]
     others = _list_other_names(ranked, chosen.name) if pending_pod.classic_claims else ()
     return Placement(pending_pod, chosen, tuple(given), others)
 
 
 def _must_wait(unfinished: set[str], results: Sequence[_WeightedResult]) -> bool:
-    """Whether a plugin that has not judged every node scores them: the best may be among those."""
+    """Whether a plugin that has not evaluated every node scores them: the best may be among those."""
     return bool(unfinished) and any(
         held.result.score is not None and held.plugin.name in unfinished for held in results
     )
@@ -124,18 +125,18 @@ def _must_wait(unfinished: set[str], results: Sequence[_WeightedResult]) -> bool
 def find_rejections(
     snapshot: ClusterSnapshot, pending_pod: PendingPod, profile: SchedulerProfile
 ) -> tuple[RejectedNodes, ...]:
-    """Who says no where, whether or not some node would do; for explanations."""
-    opinions = _run_pre_filters(snapshot, pending_pod, profile, None)
-    if isinstance(opinions, PluginRejection):
-        return (RejectedNodes(opinions),)
-    walk = _NodeFilter(snapshot, opinions, None)
-    walk.filter_groups(0, everything=True)
-    return tuple(walk.list_rejections())
+    """All rejections with their nodes, whether or not a node is feasible; for explanations."""
+    results = _run_pre_filters(snapshot, pending_pod, profile, None)
+    if isinstance(results, PluginRejection):
+        return (RejectedNodes(results),)
+    node_filter = _NodeFilter(snapshot, results, None)
+    node_filter.filter_groups(0, everything=True)
+    return tuple(node_filter.list_rejections())
 
 
 @dataclass(frozen=True, slots=True)
 class _WeightedResult:
-    """An opinion with whose it is and what it weighs."""
+    """The result of a plugin, with the plugin and its weight."""
 
     plugin: SchedulingPlugin
     weight: int
@@ -148,19 +149,19 @@ def _run_pre_filters(
     found: list[_WeightedResult] = []
     for plugin, weight in profile.plugins:
         began = timer.now() if timer is not None else 0.0
-        opinion = plugin.pre_filter(pending_pod, snapshot)
+        result = plugin.pre_filter(pending_pod, snapshot)
         if timer is not None:
             timer.record(plugin.name, Phase.PRE_FILTER, timer.now() - began)
-        if isinstance(opinion, PluginRejection):
-            return opinion
-        if opinion is not None:
-            found.append(_WeightedResult(plugin, weight, opinion))
+        if isinstance(result, PluginRejection):
+            return result
+        if result is not None:
+            found.append(_WeightedResult(plugin, weight, result))
     return found
 
 
 @dataclass(slots=True)
 class _ScoredGroup:
-    """Seats that are alike to everybody, and their score."""
+    """Nodes that are alike to all plugins, and their score."""
 
     node_states: NodeGroup
     score: int = 0
@@ -171,7 +172,7 @@ class _ScoredGroup:
 
 
 class _NodeFilter:
-    """The nodes in question, judged group by group."""
+    """Filters the nodes group by group and collects the rejections."""
 
     def __init__(
         self, snapshot: ClusterSnapshot, results: Sequence[_WeightedResult], timer: PluginTimer | None
@@ -183,27 +184,27 @@ class _NodeFilter:
         self._node_filters = [asked for by_node, asked in filters if by_node]
         self._rejected: list[tuple[PluginRejection, Iterable[str]]] = []
         self.unfinished: set[str] = set()
-        """The plugins that have not judged every node yet."""
+        """The plugins that have not evaluated every node yet."""
 
     def filter_groups(self, rotation: int, *, everything: bool = False) -> list[_ScoredGroup]:
-        """The groups, or parts of them, that nobody refuses; enough of them, or `everything`."""
-        rows: list[_ScoredGroup] = []
+        """The groups, or parts of them, that no filter rejects; enough of them, or `everything`."""
+        groups: list[_ScoredGroup] = []
         found, total = 0, len(self._snapshot.node_states)
         for count, group in enumerate(_rotate_groups(self._list_groups(), rotation)):
             if not everything and count >= MIN_GROUPS and found >= compute_feasible_target(total):
                 break
-            verdict = _find_rejection(self._group_filters, next(iter(group.values())))
-            if verdict is not None:
-                self._reject(verdict, group)
+            rejection = _find_rejection(self._group_filters, next(iter(group.values())))
+            if rejection is not None:
+                self._reject(rejection, group)
                 continue
-            seats = self._filter_each(group) if self._node_filters else group
-            if seats:
-                rows.append(_ScoredGroup(seats))
-                found += len(seats)
-        return rows
+            node_states = self._filter_each(group) if self._node_filters else group
+            if node_states:
+                groups.append(_ScoredGroup(node_states))
+                found += len(node_states)
+        return groups
 
     def list_rejections(self) -> Iterator[RejectedNodes]:
-        """Who said no where; nodes that several refused are told with the first who did."""
+        """The rejections with their nodes; a node counts for the first filter that rejected it."""
         names: dict[PluginRejection, list[str]] = {}
         kept: Iterable[str] = self._snapshot.node_states
         for held in self._results:
@@ -211,33 +212,33 @@ class _NodeFilter:
                 kept, outside = _partition_names(kept, held.result.node_names)
                 if outside and held.result.other_nodes_rejection is not None:
                     names.setdefault(held.result.other_nodes_rejection, []).extend(outside)
-        for verdict, nodes in self._rejected:
-            names.setdefault(verdict, []).extend(nodes)
-        for verdict, nodes_ in names.items():
-            yield RejectedNodes(verdict, tuple(sorted(nodes_)))
+        for rejection, nodes in self._rejected:
+            names.setdefault(rejection, []).extend(nodes)
+        for rejection, nodes_ in names.items():
+            yield RejectedNodes(rejection, tuple(sorted(nodes_)))
 
     def _list_groups(self) -> Sequence[NodeGroup]:
-        """The groups, without the nodes that an opinion leaves out by name."""
+        """The groups, without the nodes that a result excludes by name."""
         narrowed = [held.result.node_names for held in self._results if held.result.node_names is not None]
         if not narrowed:
             return list(self._snapshot.groups.values())
         names = frozenset.intersection(*narrowed)
         groups: dict[object, dict[str, NodeState]] = {}
         for name in sorted(names):
-            seat = self._snapshot.node_states.get(name)
-            if seat is not None:
-                groups.setdefault(seat.group_key, {})[name] = seat
+            node_state = self._snapshot.node_states.get(name)
+            if node_state is not None:
+                groups.setdefault(node_state.group_key, {})[name] = node_state
         return list(groups.values())
 
     def _filter_each(self, group: NodeGroup) -> NodeGroup:
-        """The seats of a group that filters which look at names or labels do not refuse."""
+        """The nodes of a group that no filter by name or labels rejects."""
         kept: dict[str, NodeState] = {}
-        for name, seat in group.items():
-            verdict = _find_rejection(self._node_filters, seat)
-            if verdict is None:
-                kept[name] = seat
+        for name, node_state in group.items():
+            rejection = _find_rejection(self._node_filters, node_state)
+            if rejection is None:
+                kept[name] = node_state
             else:
-                self._reject(verdict, (name,))
+                self._reject(rejection, (name,))
         return kept
 
     def _reject(self, rejection: PluginRejection, nodes: Iterable[str]) -> None:
@@ -251,29 +252,29 @@ _Filter = Callable[[NodeState], PluginRejection | None]
 
 def _find_rejection(filters: Sequence[_Filter], node_state: NodeState) -> PluginRejection | None:
     for asked in filters:
-        verdict = asked(node_state)
-        if verdict is not None:
-            return verdict
+        rejection = asked(node_state)
+        if rejection is not None:
+            return rejection
     return None
 
 
 def _build_filter(weighted: _WeightedResult, timer: PluginTimer | None) -> _Filter | None:
-    """The filter of an opinion; timed when there is a stopwatch."""
-    ask = weighted.result.filter
-    if timer is None or ask is None:
-        return ask
+    """The filter of a result, timed if there is a timer."""
+    allocation_request = weighted.result.filter
+    if timer is None or allocation_request is None:
+        return allocation_request
 
-    def timed(seat: NodeState) -> PluginRejection | None:
+    def timed(node_state: NodeState) -> PluginRejection | None:
         began = timer.now()
-        verdict = ask(seat)
+        rejection = allocation_request(node_state)
         timer.record(weighted.plugin.name, Phase.FILTER, timer.now() - began)
-        return verdict
+        return rejection
 
     return timed
 
 
 def compute_feasible_target(nodes: int) -> int:
-    """How many nodes that would do are enough to choose from, as Kubernetes reckons it."""
+    """How many feasible nodes are enough to choose from; the formula of Kubernetes."""
     percent = max(50 - nodes // 125, 5)
     return max(nodes * percent // 100, MIN_FEASIBLE_NODES)
 
@@ -287,55 +288,55 @@ def _partition_names(names: Iterable[str], kept: frozenset[str]) -> tuple[list[s
 
 
 def _rotate_groups(groups: Sequence[NodeGroup], rotation: int) -> Iterator[NodeGroup]:
-    """All groups, beginning elsewhere each time when there are more than are always judged."""
+    """All groups, starting elsewhere each time when there are more than are always filtered."""
     start = rotation % len(groups) if len(groups) > MIN_GROUPS else 0
     yield from groups[start:]
     yield from groups[:start]
 
 
 def _rank_groups(
-    rows: list[_ScoredGroup], results: Sequence[_WeightedResult], timer: PluginTimer | None
+    groups: list[_ScoredGroup], results: Sequence[_WeightedResult], timer: PluginTimer | None
 ) -> list[_ScoredGroup]:
-    """The rows with their scores, best first."""
+    """The groups with their scores, best first."""
     scoring = [held for held in results if held.result.score is not None]
-    rows = _split_by_score(rows, [held.result for held in scoring if held.result.by_node])
-    if len(rows) == 1:
-        return rows
-    samples = [row.sample for row in rows]
+    groups = _split_by_score(groups, [held.result for held in scoring if held.result.by_node])
+    if len(groups) == 1:
+        return groups
+    samples = [group.sample for group in groups]
     for held in scoring:
         assert held.result.score is not None
         began = timer.now() if timer is not None else 0.0
         scores = held.result.normalize_scores([held.result.score(sample) for sample in samples])
         if timer is not None:
             timer.record(held.plugin.name, Phase.SCORE, timer.now() - began)
-        for row, score in zip(rows, scores, strict=True):
-            row.score += held.weight * score
-    return sorted(rows, key=lambda row: -row.score)
+        for group, score in zip(groups, scores, strict=True):
+            group.score += held.weight * score
+    return sorted(groups, key=lambda group: -group.score)
 
 
-def _split_by_score(rows: list[_ScoredGroup], results: Sequence[PreFilterResult]) -> list[_ScoredGroup]:
-    """The rows, parted where opinions that look at names or labels tell seats apart."""
-    scores = [opinion.score for opinion in results if opinion.score is not None]
+def _split_by_score(groups: list[_ScoredGroup], results: Sequence[PreFilterResult]) -> list[_ScoredGroup]:
+    """The groups, split where scores by name or labels differ."""
+    scores = [result.score for result in results if result.score is not None]
     if not scores:
-        return rows
+        return groups
     parts: list[_ScoredGroup] = []
-    for row in rows:
+    for group in groups:
         alike: dict[tuple[int, ...], dict[str, NodeState]] = {}
-        for name, seat in row.node_states.items():
-            alike.setdefault(tuple([score(seat) for score in scores]), {})[name] = seat
+        for name, node_state in group.node_states.items():
+            alike.setdefault(tuple([score(node_state) for score in scores]), {})[name] = node_state
         parts += map(_ScoredGroup, alike.values())
     return parts
 
 
-def _choose_node(rows: Sequence[_ScoredGroup], rotation: int) -> NodeState:
-    """One seat of those rows, another one each time."""
-    left = rotation % sum(len(row.node_states) for row in rows)
-    for row in rows:
-        if left < len(row.node_states):
-            return next(islice(row.node_states.values(), left, None))
-        left -= len(row.node_states)
+def _choose_node(groups: Sequence[_ScoredGroup], rotation: int) -> NodeState:
+    """One node of these groups, another one each time."""
+    left = rotation % sum(len(group.node_states) for group in groups)
+    for group in groups:
+        if left < len(group.node_states):
+            return next(islice(group.node_states.values(), left, None))
+        left -= len(group.node_states)
     raise IndexError(rotation)
 
 
-def _list_other_names(rows: Iterable[_ScoredGroup], chosen: str) -> tuple[str, ...]:
-    return tuple(name for row in rows for name in row.node_states if name != chosen)
+def _list_other_names(groups: Iterable[_ScoredGroup], chosen: str) -> tuple[str, ...]:
+    return tuple(name for group in groups for name in group.node_states if name != chosen)

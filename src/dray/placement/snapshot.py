@@ -1,11 +1,11 @@
-"""The photograph of a cluster that a decision looks at: nodes, what is asked of them, devices.
+"""Cluster snapshot: the nodes, the resources requested of them, and their devices, at one moment.
 
-Theory of operation: a seat is a node with what its pods need and the shape of the devices it sees. Plugins
-that look at neither names nor labels cannot tell seats apart whose traits, needs and shape are the same, so
-such seats are one group and are judged once. A snapshot never changes; the next one shares with it whatever
-stayed the same, and only seats that are named are looked at again.
+Theory of operation: a `NodeState` is a node with the requests of its pods and the shape of its devices.
+Plugins that read neither names nor labels cannot distinguish nodes with the same traits, requests and shape,
+so such nodes form one group and are filtered once. A snapshot never changes; the next one shares everything
+unchanged with it, and recomputes only the nodes that the caller names.
 
-Rules for this file: whoever changes the stock names the nodes that see something else now.
+The caller that changes the inventory must name the nodes whose view changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTraits:
-    """What plugins see of a node besides its name and labels; the same traits are the same object."""
+    """What plugins read of a node besides its name and labels; equal traits are the same object."""
 
     taints: tuple[Taint, ...]
     unschedulable: bool
@@ -32,7 +32,7 @@ class NodeTraits:
 
 
 class NodeGroupKey(NamedTuple):
-    """What seats of one group have in common."""
+    """What the nodes of one group have in common."""
 
     traits: NodeTraits
     requests: ResourceRequests
@@ -41,7 +41,7 @@ class NodeGroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeState:
-    """A node as a place for pods: the node, and what the pods on it need together."""
+    """A node with the sum of the requests of its pods."""
 
     node: Node
     group_key: NodeGroupKey
@@ -64,18 +64,18 @@ class NodeState:
 
 
 NodeGroup = Mapping[str, NodeState]
-"""Seats that are alike, by name."""
+"""Like nodes, by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
-    """Every node as a seat, the seats in groups, and the devices."""
+    """All nodes by name and in groups, and the inventory."""
 
     node_states: Mapping[str, NodeState]
     groups: Mapping[NodeGroupKey, NodeGroup]
     inventory: DeviceInventory
     nodes: Mapping[str, Node]
-    """The nodes by name: the very same mapping for as long as no node changes."""
+    """The nodes by name: the same mapping object as long as no node changes."""
 
     @classmethod
     def build(
@@ -84,7 +84,7 @@ class ClusterSnapshot:
         inventory: DeviceInventory,
         requests: Mapping[str, ResourceRequests] | None = None,
     ) -> ClusterSnapshot:
-        """A first photograph; `requests` are the sums over the pods of each node."""
+        """Build a first snapshot; `requests` are the sums over the pods of each node."""
         empty = cls({}, {}, inventory, {})
         asked = requests or {}
         return empty.apply_changes(
@@ -94,14 +94,14 @@ class ClusterSnapshot:
     def apply_changes(
         self, inventory: DeviceInventory, changes: Mapping[str, tuple[Node, ResourceRequests] | None]
     ) -> ClusterSnapshot:
-        """The next photograph: these nodes are like this now, or gone; all others see what they saw."""
+        """The next snapshot: the given nodes changed or were deleted, all others are unchanged."""
         if inventory is self.inventory and not changes:
             return self
-        seats, groups = dict(self.node_states), dict(self.groups)
+        node_states, groups = dict(self.node_states), dict(self.groups)
         fresh: set[NodeGroupKey] = set()
-        """Groups that were copied already and may be written to."""
+        """Groups that were copied already and may be changed."""
         for name, said in changes.items():
-            old = seats.pop(name, None)
+            old = node_states.pop(name, None)
             new = None if said is None else NodeState(said[0], _build_group_key(*said, inventory))
             if old is not None:
                 _copy_group(groups, old.group_key, fresh).pop(name)
@@ -109,9 +109,9 @@ class ClusterSnapshot:
                     del groups[old.group_key]
                     fresh.discard(old.group_key)
             if new is not None:
-                seats[name] = new
+                node_states[name] = new
                 _copy_group(groups, new.group_key, fresh)[name] = new
-        return ClusterSnapshot(seats, groups, inventory, self._update_nodes(changes))
+        return ClusterSnapshot(node_states, groups, inventory, self._update_nodes(changes))
 
     def _update_nodes(
         self, changes: Mapping[str, tuple[Node, ResourceRequests] | None]
@@ -131,7 +131,7 @@ class ClusterSnapshot:
 def _copy_group(
     groups: dict[NodeGroupKey, NodeGroup], group_key: NodeGroupKey, copied: set[NodeGroupKey]
 ) -> dict[str, NodeState]:
-    """A group that may be written to: the next photograph must not change the last one."""
+    """A group that may be changed: the next snapshot must not change the last one."""
     group = groups.get(group_key)
     if group_key not in copied or group is None:
         group = groups[group_key] = dict(group or ())

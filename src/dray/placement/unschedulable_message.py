@@ -1,8 +1,7 @@
-"""Why a pod has no node, in one line: what an event and the pod's condition say.
+"""Unschedulable message: why a pod has no node, in one line, for its event and its condition.
 
-Devices are explained by `explain`, on the nodes that only devices keep from the pod; what other plugins
-refuse is told with the nodes it is about. The same cluster gives the same words, so nothing is repeated that
-people have read already.
+`explain` describes devices, on the nodes that only devices keep from the pod; the rejections of other plugins
+follow with their nodes. The same cluster gives the same text, so that an event is not repeated with another.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from dray.explain.diagnosis import Diagnosis
 from dray.placement.scheduling_cycle import RejectedNodes, Unschedulable
 
 MAX_MESSAGE_LENGTH: Final = 1024
-"""Letters an event has room for."""
+"""The maximum length of the message of an event."""
 MAX_NAMED_NODES: Final = 2
-"""Nodes that are named before the rest is counted."""
+"""Nodes that are named; further ones are counted."""
 
 
 def explain_unschedulable(
@@ -40,20 +39,20 @@ def build_explanation(
     hints: int = 1,
     work_budget: WorkBudget | None = None,
 ) -> Steps[str]:
-    """The same in small steps: a search on many nodes that differ takes its time."""
+    """The same in small steps, because a search on many different nodes takes long."""
     parts: list[str] = []
-    told = yield from diagnose_devices(unschedulable, gate_filter, hints=hints, work_budget=work_budget)
-    if told is not None:
-        parts.append(summarize(told))
+    reported = yield from diagnose_devices(unschedulable, gate_filter, hints=hints, work_budget=work_budget)
+    if reported is not None:
+        parts.append(summarize(reported))
     for refused in unschedulable.rejected:
-        verdict = refused.rejection
-        if told is None or not verdict.searched or verdict.retry:
+        rejection = refused.rejection
+        if reported is None or not rejection.searched or rejection.retry:
             parts.append(_format_rejected(refused))
     return _join_parts(parts)
 
 
 def summarize_unschedulable(unschedulable: Unschedulable) -> str:
-    """The verdicts in one line, without a story of the search: it costs nothing and keeps nothing alive."""
+    """The rejections in one line, without a diagnosis of the search: cheap, and it keeps no objects alive."""
     return _join_parts([_format_rejected(refused) for refused in unschedulable.rejected])
 
 
@@ -74,22 +73,22 @@ def diagnose_devices(
     hints: int = 1,
     work_budget: WorkBudget | None = None,
 ) -> Steps[Diagnosis | None]:
-    """The story of the search on the nodes that devices alone keep from the pod; None when there are none."""
-    subject, snapshot = unschedulable.pending_pod, unschedulable.snapshot
+    """The diagnosis of the search on the nodes that only devices keep from the pod; None without any."""
+    pending_pod, snapshot = unschedulable.pending_pod, unschedulable.snapshot
     names = [
         name for refused in unschedulable.rejected if refused.rejection.searched for name in refused.nodes
     ]
-    if not names or not subject.pending:
+    if not names or not pending_pod.pending:
         return None
     nodes = [snapshot.nodes[name] for name in names]
     try:
-        claims = gate_filter.admit_claims(subject.pending)
-        told = yield from diagnose_stepwise(
-            snapshot.inventory, claims, nodes, work_budget=work_budget, pod=subject.name, hints=hints
+        claims = gate_filter.admit_claims(pending_pod.pending)
+        reported = yield from diagnose_stepwise(
+            snapshot.inventory, claims, nodes, work_budget=work_budget, pod=pending_pod.name, hints=hints
         )
-        return told
+        return reported
     except UnanswerableClaimError as fault:
-        return diagnose_fault(fault, subject.pending, pod=subject.name)
+        return diagnose_fault(fault, pending_pod.pending, pod=pending_pod.name)
 
 
 def format_node_names(nodes: Sequence[str]) -> str:

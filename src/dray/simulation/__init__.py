@@ -1,5 +1,6 @@
-"""The decisions without the world: a cluster in files, its pods placed, answers compared and timed.
+"""Simulation: a cluster read from files, its pods placed, its allocations audited.
 
-Bundles, placings, vectors and scenarios live here, all made of the pure packages below; nothing here opens
-files, prints or talks to a server. The doors (`cli`, later `web`) import it; nothing below may.
+It contains bundles, the placement of their pods and claims, recorded vectors and benchmarks, all built from
+the pure packages below. It must not contain file access, output, a server or a client. Commands and cluster
+import it; vectors and benchmarks only the commands for development.
 """

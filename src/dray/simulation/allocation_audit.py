@@ -1,8 +1,8 @@
-"""An audit: every allocation that claims already have, before the referee.
+"""An audit: every allocation that claims already have, before the verifier.
 
-Each claim is judged as if it were allocated last: all others hold what they hold. So a device that two claims
-have is a finding on both. The node is the one where a consumer of the claim runs, else the first that the
-allocation's node selector allows.
+Each claim is evaluated as if it were allocated last: all others hold what they hold. So a device that two
+claims have is a finding on both. The node is the one where a consumer of the claim runs, else the first that
+the allocation's node selector allows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dray.errors import UnanswerableClaimError
 from dray.simulation.bundle import Bundle
 
 INVALID = "Invalid"
-"""The rule of a claim that an API server would refuse; nothing else is judged about it then."""
+"""The rule of a claim that an API server would refuse; nothing else is evaluated about it then."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedClaim:
-    """A claim with devices, the node it was judged from, and everything wrong with it."""
+    """A claim with devices, the node it was evaluated from, and everything wrong with it."""
 
     claim: ResourceClaim
     node: Node | None
@@ -34,13 +34,13 @@ class AuditedClaim:
 
 
 def audit_bundle(bundle: Bundle, gate_filter: AllocatorGateFilter) -> Iterator[AuditedClaim]:
-    """Judge every claim of a bundle that has devices."""
+    """Verify every allocated claim of a bundle."""
     slices = tuple(
         apply_taint_rules_to_all(
             gate_filter.admit_slices(bundle.slices), gate_filter.admit_taint_rules(bundle.rules)
         )
     )
-    judge = gate_filter.build_selector_evaluator()
+    evaluator = gate_filter.build_selector_evaluator()
     held = [claim for claim in bundle.claims if claim.status.allocation is not None]
     invalid = {id(each.object): each for each in bundle.invalid}
     for claim in held:
@@ -64,7 +64,7 @@ def audit_bundle(bundle: Bundle, gate_filter: AllocatorGateFilter) -> Iterator[A
             yield AuditedClaim(claim, node, (why,), ("FeatureGate",))
             continue
         found = verify(
-            VerificationInput(slices, bundle.classes, others, node, judge), [admitted], [allocation]
+            VerificationInput(slices, bundle.classes, others, node, evaluator), [admitted], [allocation]
         )
         yield AuditedClaim(claim, node, tuple(f.text for f in found), tuple(_get_rule_name(f) for f in found))
 

@@ -1,13 +1,13 @@
-"""A bundle: a cluster in files, as objects.
+"""Bundle: a cluster in files, as objects.
 
-Theory of operation: documents come in as `dray.manifests` reads them (plain manifests, folders, lists, what
-`kubectl get -o yaml` prints). Each is decoded, put into a namespace and given its defaults, as an API server
-would do. What cannot be decoded, and what stands there twice, is broken input: a cluster with holes gives
-wrong answers, so all of it is named and nothing is answered. With the gates of a server given, objects are
-judged as it would judge them: what it would drop is dropped and said, what it would refuse is left out and
-kept as `invalid`. What is merely not ours is set aside and said.
+Theory of operation: documents come as `dray.manifests` reads them (plain manifests, folders, lists, the
+output of `kubectl get -o yaml`). Each is decoded, put into a namespace and defaulted, as an API server would
+do. Documents that cannot be decoded, and duplicates, are errors of the whole input: an incomplete cluster
+gives wrong answers, so all of them are reported and nothing is answered. With the gates of a server, objects
+are checked as it would check them: what it would drop is dropped with a remark, what it would refuse is left
+out and kept as `invalid`. Objects of other kinds are ignored with a remark.
 
-Rules for this file: nothing is placed here, and nothing is made up without a remark.
+This module places nothing, and assumes nothing without a remark.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from dray.simulation.invalid_objects import InvalidObject, filter_usable_slices,
 from dray.simulation.object_reader import Key, Location, ObjectReader, format_location, format_names
 
 ASSUMED_NODE_NAME = "node"
-"""The name of the node that is assumed when nothing names any."""
+"""The name of the node that is assumed when neither nodes nor slices name one."""
 
 
 class BundleError(InputError):
-    """A cluster that cannot be read; every fault with its place."""
+    """A cluster that cannot be read; every error with its location."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -46,7 +46,7 @@ class BundleError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A cluster in files; the remarks are what people should know of how it, and its nodes, were read.
+    """A cluster in files; the remarks tell how it, and its nodes, were read.
 
     `warnings` are those a server would send with objects it accepts. What is `invalid` is in none of the
     other lists, except for claims with devices: those stay in use.
@@ -69,22 +69,22 @@ class Bundle:
 
     @property
     def holders(self) -> tuple[ResourceClaim, ...]:
-        """The claims as what they hold counts."""
+        """The claims as they count for usage."""
         doubted = {id(each.object) for each in self.invalid if each.holds_whole}
         return tuple(hold_whole_devices(claim) if id(claim) in doubted else claim for claim in self.claims)
 
     def find_location(self, obj: Any) -> str:
-        """Where an object stands, as `file:line`; empty for one that was made here."""
-        spot = self.locations.get((obj.kind, obj.metadata.namespace, obj.metadata.name))
-        return "" if spot is None else format_location(spot)
+        """The location of an object, as `file:line`; empty for one that was created here."""
+        location = self.locations.get((obj.kind, obj.metadata.namespace, obj.metadata.name))
+        return "" if location is None else format_location(location)
 
 
 def build_bundle(
     documents: Iterable[ManifestDocument], *, now: str, gates: FeatureGateFilter | None = None
 ) -> Bundle:
-    """All objects of some documents as one cluster; raises `BundleError` with everything that is broken.
+    """Build one cluster from documents; raises `BundleError` with every error.
 
-    With the gates of a server objects are judged as it would; without, they get their defaults and no more.
+    With the gates of a server objects are checked as it would; without, they are only defaulted.
     """
     reader = ObjectReader(now, gates)
     for document in documents:
@@ -96,7 +96,7 @@ def build_bundle(
         raise BundleError(reader.problems)
     claims = reader.get_objects(ResourceClaim)
     slices, lost = filter_usable_slices(reader.get_objects(ResourceSlice), reader.invalid, claims)
-    nodes, said = _resolve_nodes(
+    nodes, remarks = _resolve_nodes(
         reader.get_objects(Node), slices, any(each.kind == "Node" for each in reader.invalid)
     )
     return Bundle(
@@ -110,7 +110,7 @@ def build_bundle(
         classic_claims=reader.get_objects(ClassicResourceClaim),
         rules=reader.get_objects(DeviceTaintRule),
         remarks=(*reader.remarks, *lost, *reader.describe_ignored()),
-        node_remarks=tuple(said),
+        node_remarks=tuple(remarks),
         locations=reader.locations,
         invalid=tuple(reader.invalid),
         warnings=tuple(reader.warnings),
@@ -127,13 +127,15 @@ def _resolve_nodes(
     if given:
         known = {node.metadata.name for node in given}
         absent = [name for name in named if name not in known]
-        said = (
+        remarks = (
             [f"slices name nodes that are not given and not used: {format_names(absent)}"] if absent else []
         )
-        return tuple(sorted(given, key=lambda node: node.metadata.name)), said
+        return tuple(sorted(given, key=lambda node: node.metadata.name)), remarks
     if named:
-        said = [f"no nodes given: took {len(named)} from the slices, without labels: {format_names(named)}"]
-        return tuple(_build_node(name) for name in named), said
+        remarks = [
+            f"no nodes given: took {len(named)} from the slices, without labels: {format_names(named)}"
+        ]
+        return tuple(_build_node(name) for name in named), remarks
     return (_build_node(ASSUMED_NODE_NAME),), [
         f"no nodes given and no slice names one: assumed a single node `{ASSUMED_NODE_NAME}`"
     ]

@@ -1,12 +1,12 @@
-"""Pods and claims find their nodes: one after the other, each on its best node.
+"""Placement of the pods and claims of a bundle: one after the other, each on its best node.
 
-Theory of operation: a subject (a pod with its claims, or a claim on its own) is tried on every node that
-comes into question, with one search per distinct shape of node. The best node is the one where requests with
-alternatives get their better ones; among equals the first by name. What it takes is taken from then on:
-the next subject sees a stock with that usage. What goes wrong with one subject is that subject's answer and
-touches no other.
+Theory of operation: a placement unit (a pod with its claims, or a claim on its own) is tried on every node
+that comes into question, with one search per distinct node shape. The best node is the one where requests
+with alternatives get their better ones; among equals the first by name. Its devices are in use from then on:
+the next unit sees an inventory with that usage. An error of one unit is the outcome of that unit and does not
+affect others.
 
-Rules for this file: devices decide, nothing else does: no taints of nodes, no CPU, no affinity.
+Only devices decide: taints, CPU and affinity of nodes do not count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dray.simulation.placement_units import BundleClaims, PlacementUnit, list_in
 
 @dataclass(frozen=True, slots=True)
 class PlacementScope:
-    """What a run is limited to: a node, some pods, some claims; everything when nothing is named."""
+    """Limits a run to a node, some pods, some claims; without any it covers everything."""
 
     node: str | None = None
     pods: frozenset[NamespacedName] = frozenset()
@@ -57,10 +57,9 @@ class PlacementScope:
 
 @dataclass(frozen=True, slots=True)
 class PlacementContext:
-    """What a subject met when its turn came: the stock as it was, and the nodes that came into question.
+    """The inventory and the nodes that a unit was tried on, as `explain` needs them.
 
-    `excluded` are the nodes that a claim with devices elsewhere ruled out. With these values `explain` can
-    tell the whole story.
+    `excluded` are the nodes that a claim with devices elsewhere ruled out.
     """
 
     inventory: DeviceInventory
@@ -70,9 +69,9 @@ class PlacementContext:
 
 @dataclass(frozen=True, slots=True)
 class PlacedUnit:
-    """A subject with a node; its claims as they are now, and which of them got their devices just now.
+    """A unit with a node; its claims as they are now, and those that just got their devices.
 
-    `abort` says why Kubernetes would not have placed it: it ends the whole attempt where we refuse one node.
+    `abort` tells why Kubernetes would not have placed it: it ends the whole attempt where we refuse one node.
     """
 
     unit: PlacementUnit
@@ -85,7 +84,7 @@ class PlacedUnit:
 
 @dataclass(frozen=True, slots=True)
 class UnplacedUnit:
-    """A subject without a node; `why` is set when no search was needed to know."""
+    """A unit without a node; `why` is set when no search was needed."""
 
     unit: PlacementUnit
     context: PlacementContext
@@ -99,7 +98,7 @@ PlacementOutcome = PlacedUnit | UnplacedUnit
 def build_inventory(
     bundle: Bundle, gate_filter: AllocatorGateFilter, evaluator: DeviceSelectorEvaluator | None = None
 ) -> DeviceInventory:
-    """What a bundle's nodes see, with what its claims hold already taken; selectors are CEL by default."""
+    """Build the inventory of a bundle, with the usage of its claims; selectors are CEL by default."""
     slices = apply_taint_rules_to_all(
         gate_filter.admit_slices(bundle.slices), gate_filter.admit_taint_rules(bundle.rules)
     )
@@ -119,7 +118,7 @@ def place_all(
     new_share_id: Callable[[], str],
     scope: PlacementScope | None = None,
 ) -> Iterator[PlacementOutcome]:
-    """Place everything that waits, pods first; each answer as soon as it is known."""
+    """Place everything that is pending, pods first; yields each outcome as soon as it is known."""
     run = _PlacementRun(bundle, inventory, gate_filter, new_share_id)
     return run.place_pending(scope or PlacementScope())
 
@@ -145,9 +144,9 @@ class _PlacementRun:
         for pod in list_pending_pods(self._bundle):
             used |= self._claims.list_used_names(pod)
             if scope.everything or (pod.metadata.namespace, pod.metadata.name) in scope.pods:
-                subject = self._claims.build_pod_unit(pod)
-                if not pod.spec.node_name or subject.pending or subject.obstacle:
-                    yield self._place_unit(subject, scope)
+                unit = self._claims.build_pod_unit(pod)
+                if not pod.spec.node_name or unit.pending or unit.obstacle:
+                    yield self._place_unit(unit, scope)
         for name in sorted(scope.claims):
             claim = self._claims.get(name)
             if claim is not None and claim.status.allocation is None:
@@ -155,32 +154,36 @@ class _PlacementRun:
         if scope.everything:
             for claim in self._claims.list_unused_claims(used):
                 yield self._place_unit(self._claims.build_claim_unit(claim), scope)
-            for subject in list_invalid_units(self._bundle):
-                yield UnplacedUnit(subject, PlacementContext(self._inventory), subject.obstacle)
+            for unit in list_invalid_units(self._bundle):
+                yield UnplacedUnit(unit, PlacementContext(self._inventory), unit.obstacle)
 
     def _place_unit(self, unit: PlacementUnit, scope: PlacementScope) -> PlacementOutcome:
-        outlook = PlacementContext(self._inventory)
+        context = PlacementContext(self._inventory)
         if unit.obstacle:
-            return UnplacedUnit(unit, outlook, unit.obstacle)
+            return UnplacedUnit(unit, context, unit.obstacle)
         nodes = self._select_nodes(unit.pod, scope.node)
         if isinstance(nodes, str):
-            return UnplacedUnit(unit, outlook, nodes)
-        outlook = _filter_reachable(outlook, unit.claims, nodes)
-        if not outlook.nodes:
-            return UnplacedUnit(unit, outlook, _explain_unreachable(outlook))
+            return UnplacedUnit(unit, context, nodes)
+        context = _filter_reachable(context, unit.claims, nodes)
+        if not context.nodes:
+            return UnplacedUnit(unit, context, _explain_unreachable(context))
         try:
-            ask = normalize_claims(self._gate_filter.admit_claims(unit.pending), self._inventory.classes.get)
+            allocation_request = normalize_claims(
+                self._gate_filter.admit_claims(unit.pending), self._inventory.classes.get
+            )
         except UnanswerableClaimError as fault:
-            return UnplacedUnit(unit, outlook, str(fault))
-        looked_at = list(search_nodes(self._inventory, ask, outlook.nodes, limit=scope.time_limit))
-        best = _choose_best(looked_at)
+            return UnplacedUnit(unit, context, str(fault))
+        searched = list(
+            search_nodes(self._inventory, allocation_request, context.nodes, limit=scope.time_limit)
+        )
+        best = _choose_best(searched)
         if best is None:
-            gave_up = any(isinstance(ending, GaveUp) for _, ending in looked_at)
-            return UnplacedUnit(unit, outlook, gave_up=gave_up)
+            gave_up = any(isinstance(ending, GaveUp) for _, ending in searched)
+            return UnplacedUnit(unit, context, gave_up=gave_up)
         view, solved = best
-        results = build_allocations(ask, view, solved.picks, new_share_id=self._new_share_id)
-        placed = self._commit_placement(unit, outlook, view.node, results)
-        return replace(placed, abort=find_abort(ask, looked_at))
+        results = build_allocations(allocation_request, view, solved.picks, new_share_id=self._new_share_id)
+        placed = self._commit_placement(unit, context, view.node, results)
+        return replace(placed, abort=find_abort(allocation_request, searched))
 
     def _select_nodes(self, pod: Pod | None, only: str | None) -> tuple[Node, ...] | str:
         """The nodes to try, or why there is none."""
@@ -200,7 +203,7 @@ class _PlacementRun:
     def _commit_placement(
         self, unit: PlacementUnit, context: PlacementContext, node: Node, results: Sequence[AllocationResult]
     ) -> PlacedUnit:
-        """Write down what a subject got."""
+        """Update the claims and the usage with what a unit got."""
         given = dict(zip([format_claim_name(claim) for claim in unit.pending], results, strict=True))
         claims: list[ResourceClaim] = []
         fresh: list[ResourceClaim] = []

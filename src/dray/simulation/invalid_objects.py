@@ -1,8 +1,8 @@
-"""Objects in files that an API server would refuse: which, where, and what was expected.
+"""Invalid objects in files: those that an API server would refuse, with the location and the expected value.
 
-Theory of operation: what is invalid is left out of the cluster and named, so that it is never placed or lent
-in silence. Devices are the exception: whatever a claim holds stays in use, however wrong the claim is.
-Amounts in a status that breaks the rules are worth nothing, so such a claim holds its devices as a whole.
+Theory of operation: invalid objects are left out of the cluster and reported, so that they are never placed
+or offered silently. Devices are the exception: whatever a claim holds stays in use, however wrong the claim
+is. Amounts in an invalid status cannot be trusted, so such a claim holds its devices as a whole.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dray.api.strategies.gated_fields import DroppedField
 from dray.claims.reservation import is_pod_finished
 
 MAX_PROBLEMS_SHOWN = 5
-"""Problems of one object that people are told; machines get all of them."""
+"""Problems of one object that text output shows; JSON output has all of them."""
 MAX_OBJECTS_SHOWN = 20
-"""Objects that people are told about, one by one."""
+"""Objects that text output shows one by one."""
 
 _UID_FIELD = re.compile(r"(metadata\.ownerReferences|status\.reservedFor)\[\d+\](\.uid)?")
 _ALLOCATION_FIELD = "status.allocation"
@@ -34,20 +34,20 @@ DevicePath = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ObjectProblem:
-    """A field as it was written, where it stands, and what was expected there."""
+    """A field as it was written, its location, and what was expected there."""
 
     location: str
     field: str
     text: str
 
     def __str__(self) -> str:
-        text, _, _ = self.text.partition("\n")  # what follows is a picture of an expression
+        text, _, _ = self.text.partition("\n")  # What follows is an excerpt of an expression.
         return f"{self.field}: {text}" if self.field else text
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidObject:
-    """An object that a server would refuse, with everything it would say about it."""
+    """An object that a server would refuse, with all of its errors."""
 
     kind: str
     object: Any
@@ -194,11 +194,11 @@ def filter_usable_slices(
                 lost.setdefault(pool, published.metadata.name)
     if not lost:
         return tuple(slices), ()
-    said = tuple(
+    remarks = tuple(
         f"pool `{driver}/{pool}` is left out: claims hold devices of its invalid slice `{name}`"
         for (driver, pool), name in lost.items()
     )
-    return tuple(s for s in slices if (s.spec.driver, s.spec.pool.name) not in lost), said
+    return tuple(s for s in slices if (s.spec.driver, s.spec.pool.name) not in lost), remarks
 
 
 def _iter_held_devices(claims: Iterable[ResourceClaim]) -> Iterator[DevicePath]:

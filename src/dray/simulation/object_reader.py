@@ -1,11 +1,11 @@
-"""Objects of documents: decoded, put into a namespace, judged, and sorted by kind.
+"""Object reader: decodes documents, puts objects into namespaces, checks them, and sorts them by kind.
 
-Theory of operation: each document is decoded, gets a namespace and a name, and is then judged as an API
-server would judge it, when the gates of one are given. What cannot be decoded, and what is there twice, is a
-problem of the whole input; what a server would refuse is a problem of that object alone. Pods of workloads
-are made last: a pod that is there itself comes before one that a template only stands for.
+Theory of operation: each document is decoded, gets a namespace and a name, and is then checked as an API
+server would check it, if its gates are given. What cannot be decoded, and duplicates, are problems of the
+whole input; what a server would refuse is a problem of that object alone. Pods of workloads are created last:
+a pod in the input comes before one from a template.
 
-Rules for this file: nothing is placed here, and nothing is made up without a remark.
+This module places nothing, and assumes nothing without a remark.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class ObjectReader:
-    """Reads documents one after the other and sorts what is in them."""
+    """Reads documents one after the other and sorts their objects."""
 
     def __init__(self, now: str, gates: FeatureGateFilter | None) -> None:
         self._now = now
@@ -142,7 +142,7 @@ class ObjectReader:
         self._classify(_Origin(item, kind, decoded.version), obj)
 
     def _assign_name(self, item: ManifestDocument, kind: Kind, obj: Any) -> Any:
-        """An object with a name instead of the one that a server would make up."""
+        """An object with a name in place of the one that a server would generate."""
         prefix = obj.metadata.generate_name
         self._generated[kind.name, obj.metadata.namespace, prefix] += 1
         name = f"{prefix}{self._generated[kind.name, obj.metadata.namespace, prefix]:05}"
@@ -152,7 +152,7 @@ class ObjectReader:
         return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, name=name))
 
     def _classify(self, origin: _Origin, obj: Any) -> None:
-        """Put an object where it belongs: into the cluster, or among what a server would refuse."""
+        """Add an object to the cluster, or to the objects that a server would refuse."""
         if self._gates is None:
             judged = CreateStrategyResult(apply_defaults(obj, now=self._now))
             problems: tuple[ObjectProblem, ...] = ()
@@ -175,22 +175,22 @@ class ObjectReader:
         self._found.setdefault(type(obj), []).append(obj)
 
     def _list_hidden_fields(self, origin: _Origin, obj: Any) -> Iterator[str]:
-        """Fields of a slice that stay for the accounts, and hide devices from new claims."""
+        """Fields of a slice that are kept for usage, and hide devices from new claims."""
         if isinstance(obj, ResourceSlice) and self._gates is not None:
             yield from format_dropped_fields(
                 self._gates.drop_disabled_fields(origin.kind, obj, None).dropped, "not used"
             )
 
     def _is_json(self, item: ManifestDocument) -> bool:
-        """Whether finding a place takes a second reading of the text; then it waits until somebody asks."""
+        """Whether finding a location takes a second reading of the text, which is then deferred."""
         if item.source is not self._source:
             self._source, self._source_is_json = item.source, looks_like_json(item.source.text)
         return self._source_is_json
 
     def expand_workloads(self) -> None:
-        """The pods that the templates of workloads stand for, after all pods that are there themselves."""
-        for item, way in self._workloads:
-            self._expand_workload(item, way)
+        """Create the pods of workloads, after all pods of the input."""
+        for item, path in self._workloads:
+            self._expand_workload(item, path)
 
     def _expand_workload(self, item: ManifestDocument, template_path: str) -> None:
         made = build_pods(item.value, template_path, namespace=DEFAULT_NAMESPACE)
@@ -229,7 +229,7 @@ class ObjectReader:
             self.remarks.append(f"PriorityClass {missing} is not in the files; its pods count as priority 0")
 
     def check_admin_access(self) -> None:
-        """Leave out what asks for admin access in a namespace that is there and does not allow it."""
+        """Leave out objects with admin access in a known namespace that does not allow it."""
         allowed = {space.metadata.name: allows_admin_access(space) for space in self.get_objects(Namespace)}
         unknown: dict[str, None] = {}
         refused: set[int] = set()
@@ -260,7 +260,7 @@ class ObjectReader:
         self.problems.append(f"{_locate(item, path)}: {message}")
 
     def describe_ignored(self) -> Iterator[str]:
-        """What to say about objects that nothing here looks at."""
+        """Remarks about ignored objects."""
         if self._ignored_kinds:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._ignored_kinds.items()))
             yield f"not looked at: {kinds}"

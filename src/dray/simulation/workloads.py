@@ -1,7 +1,7 @@
-"""Pods that workloads would make: a Deployment of three replicas stands for three pods.
+"""Pods of workloads: a Deployment of three replicas means three pods.
 
-Only workloads as people write them are followed. One that comes out of a cluster (it has a uid) has its pods
-there already, and the pods of a DaemonSet or a CronJob are not the author's to count.
+Only workloads as people write them are expanded. One that comes from a cluster (it has a uid) has its pods
+there already, and the number of pods of a DaemonSet or a CronJob is not in its manifest.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _REPLICA_FIELDS: Mapping[str, str] = MappingProxyType(
         "Job": "parallelism",
     }
 )
-"""Kinds whose pods are made, and the field of `spec` that says how many; one when it does not."""
+"""Kinds whose pods are created, and the field of `spec` with their number; one by default."""
 
 MAX_PODS = 1000
-"""Pods made of one workload; more would only repeat the same answer."""
+"""Pods created for one workload; more would only repeat the same answer."""
 
 
 def build_pods(workload: Mapping[str, Any], template_path: str, *, namespace: str) -> list[dict[str, Any]]:
-    """The pods of a workload as documents, numbered; none for what is not followed."""
+    """Build the pods of a workload as numbered documents; none for other kinds."""
     metadata = _to_mapping(workload.get("metadata"))
     spec = _to_mapping(workload.get("spec"))
     counted = _REPLICA_FIELDS.get(str(workload.get("kind")))

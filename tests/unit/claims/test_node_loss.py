@@ -68,7 +68,7 @@ def test_the_ledger_is_read_as_the_server_tells_it() -> None:
 
 
 CASES: dict[str, tuple[ClaimedDevice, NodeLossState, bool, str]] = {
-    "the node has it again": (held((LOST,)), scene(claim(user("p"))), False, "has it in its hands again"),
+    "the node has it again": (held((LOST,)), scene(claim(user("p"))), False, "has it prepared again"),
     "another node has it": (held(("other",), quarantined=True), scene(), True, "node other has it"),
     "the claim is gone": (held(), scene(), False, "the claim is gone"),
     "a pod elsewhere uses it, too": (

@@ -32,7 +32,7 @@ SAID = [
     (
         "K3063-001",
         "docs/concepts/cdi.md",
-        "claims do not know of each other, and using one does not break the other",
+        "claims are independent, and using one does not break the other",
     ),
     ("K3063-018", CLASSIC, "The scheduler has no model of resources"),
     ("K3063-019", CLASSIC, "There is no standard way to publish what is available"),

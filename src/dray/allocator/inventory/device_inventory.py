@@ -80,6 +80,19 @@ class DeviceInventory:
         """Pools with devices for a node in slices that a disabled gate hides."""
         return self._cache.find_hidden_pools(node)
 
+    @property
+    def evaluator(self) -> DeviceSelectorEvaluator:
+        """The selector evaluator that its devices were prepared with."""
+        return self._cache.evaluator
+
+    def list_visible_pools(self, node: Node) -> set[PoolId]:
+        """The pools of which a node sees a device."""
+        return {each.pool for each in self._cache.find_candidates(node) if each.find_reachable(node)}
+
+    def list_slices(self, pool: PoolId) -> list[ResourceSlice]:
+        """The slices of a pool, of every generation."""
+        return [each.slice for each in self._cache.get_slices(pool)]
+
     def count_cached(self) -> dict[str, int]:
         """Sizes of the caches, for metrics: device profiles, shapes, views of nodes."""
         return self._cache.count_cached()
@@ -101,6 +114,7 @@ class _InventoryCache:
 
     def __init__(self, profile_table: DeviceProfileTable) -> None:
         self._profile_table = profile_table
+        self.evaluator = profile_table.evaluator
         self._slices: dict[int, PreparedSlice] = {}
         """By the identity of the slices, which the values keep alive."""
         self._by_node: dict[str, list[PreparedSlice]] = {}

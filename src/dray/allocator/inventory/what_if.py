@@ -17,7 +17,7 @@ from dray.api.resource import ResourceSlice
 
 
 def remove_claim_usage(usage: DeviceUsage, claim: str, pools: Iterable[PoolId]) -> DeviceUsage:
-    """Usage without the devices of some pools that a claim alone holds; what it shares with others stays."""
+    """Usage without the devices of some pools that only one claim has; shared ones stay."""
     changed = dict(usage.pools)
     for pool in pools:
         use = usage.get_pool(pool)
@@ -32,18 +32,18 @@ def remove_claim_usage(usage: DeviceUsage, claim: str, pools: Iterable[PoolId]) 
 
 
 def assume_complete_pool(inventory: DeviceInventory, node: Node, pool: PoolId) -> DeviceInventory | None:
-    """What a node would see were a pool complete with the slices it has; None when these have no devices."""
-    prepared = inventory._cache
-    seen = {page.pool for page in prepared.find_candidates(node) if page.find_reachable(node)}
-    own = prepared.get_slices(pool)
-    newest = max((page.slice.spec.pool.generation for page in own), default=0)
-    published = [page.slice for page in own if page.slice.spec.pool.generation == newest]
-    judges = [profile._evaluator for page in own for profile in page.profiles]
-    if not judges:
+    """The inventory as if a pool were complete with its slices; None when these have no devices."""
+    own = inventory.list_slices(pool)
+    if not any(each.spec.devices for each in own):
         return None
-    others = [page.slice for other in seen - {pool} for page in prepared.get_slices(other)]
-    completed = [_replace_slice_count(published_slice, len(published)) for published_slice in published]
-    return DeviceInventory([*others, *completed], inventory.classes.values(), inventory.usage, judges[0])
+    newest = max(each.spec.pool.generation for each in own)
+    published = [each for each in own if each.spec.pool.generation == newest]
+    visible = inventory.list_visible_pools(node) - {pool}
+    others = [each for other in visible for each in inventory.list_slices(other)]
+    completed = [_replace_slice_count(each, len(published)) for each in published]
+    return DeviceInventory(
+        [*others, *completed], inventory.classes.values(), inventory.usage, inventory.evaluator
+    )
 
 
 def _replace_slice_count(published: ResourceSlice, count: int) -> ResourceSlice:

@@ -131,7 +131,7 @@ def check_counters(
     held: Sequence[DeviceRequestAllocationResult],
     available: AvailableDevices,
 ) -> Iterator[AllocationFinding]:
-    """Devices draw from the counters of their pool once each, and no counter falls below nothing."""
+    """Devices draw from the counters of their pool once each, and no counter is overdrawn."""
     drawing = [stake for stake in new_results if not stake[1].is_admin and stake[2].device.consumes_counters]
     for pool in {(lent.driver, lent.pool) for _, _, lent in drawing}:
         slices = available.pools[pool]

@@ -1,13 +1,13 @@
-"""Whether the ledger agrees with the claims, and what each row should be.
+"""Audit of the ledger: whether its rows agree with the claims, and what each row should be.
 
-Theory of operation: the ledger is derived. Allocations of claims say who holds what; preparations that
-stand, with the rows that tell what they cover, say what is in nodes' hands. From these every row follows,
-except what a device drew from counters when it was taken: that is only in its row, so a row that can be read
-is believed in this, and one that is missing is charged as the device is published now. Sums of counters
-follow from the rows of devices. Every row that differs is a finding with what it should be.
+Theory of operation: the ledger is derived data. Allocations of claims tell who holds what; standing
+preparations, with the rows that record what they cover, tell what nodes have prepared. From these every row
+follows, except what a device drew from counters when it was taken: that is only in its row, so the audit
+trusts a readable row in this, and charges a missing one as the device is published now. Sums of counters
+follow from the rows of devices. Every row that differs is a finding with its expected value.
 
-Two claims that hold one device as a whole cannot both be right; the ledger then blocks the device for
-everybody, and somebody has to decide.
+Two claims that hold one device as a whole cannot both be right; the ledger then blocks the device for all,
+and an administrator has to decide.
 """
 
 from __future__ import annotations
@@ -70,20 +70,20 @@ class LedgerFlaw(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """A row that is not what claims and preparations say."""
+    """A row that differs from what claims and preparations imply."""
 
     flaw: LedgerFlaw
     key: bytes
     message: str
     expected: bytes | None
-    """The row as it should be; None: it should not be there."""
+    """The expected row; None: there should be none."""
     involved: tuple[Source, ...] = ()
-    """Claims and preparations that say so."""
+    """The claims and preparations that imply it."""
     repairable: bool = True
 
     @property
     def row_name(self) -> str:
-        """The row in words."""
+        """The row as text."""
         for start, what, named in _ROW_KINDS:
             if self.key.startswith(start):
                 return f"{what} {named(self.key)}"
@@ -99,12 +99,12 @@ class ActivePreparation:
     holder: Holder
     source: Source
     found: tuple[CoveredDevice, ...] = ()
-    """What the node said by itself that it has."""
+    """What the node itself reported to have."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """Everything the ledger follows from, and the ledger itself, at one moment."""
+    """The ledger and everything it is derived from, at one moment."""
 
     claims: Sequence[tuple[Source, StoredClaim]]
     preparations: Sequence[ActivePreparation]
@@ -112,12 +112,12 @@ class LedgerSnapshot:
 
 
 def audit_ledger(snapshot: LedgerSnapshot, published_pools: PublishedPools) -> list[LedgerFinding]:
-    """Every row that differs from what it should be, in the order of keys."""
+    """Every row that differs from the expected one, in the order of keys."""
     return sorted(_LedgerAudit(snapshot, published_pools).find_all(), key=lambda finding: finding.key)
 
 
 class _LedgerAudit:
-    """One comparison; the tables it fills are read by the steps after."""
+    """One comparison; each step reads the tables that earlier ones filled."""
 
     def __init__(self, snapshot: LedgerSnapshot, published_pools: PublishedPools) -> None:
         self._snapshot = snapshot
@@ -148,7 +148,7 @@ class _LedgerAudit:
                 self._unreadable[key] = str(broken)
 
     def _collect_preparations(self) -> dict[bytes, PreparationRow]:
-        """What each standing preparation covers: as its row says, else as the node or its claim says."""
+        """What each standing preparation covers: by its row, else by its node or its claim."""
         found: dict[bytes, PreparationRow] = {}
         for standing in self._snapshot.preparations:
             key = build_preparation_key(standing.name)
@@ -235,9 +235,10 @@ class _LedgerAudit:
 
 
 def _is_overbooked(row: DeviceRow) -> bool:
-    """Whether two have what only one can have: two claims, or two that nodes have in their hands.
+    """Whether two have what only one can have: two claims, or two preparations.
 
-    A claim and what a node has yet to give back of another is no mistake after a restore: the claim waits.
+    A claim beside a device that a node has yet to release for another claim is valid after a restore: the
+    claim waits.
     """
     claimed = [holding for holding in row.holdings if not holding.gone]
     in_hand = [holding for holding in row.holdings if holding.prepared]
@@ -260,7 +261,7 @@ def _add_preparation(
     holder: Holder,
     covered: CoveredDevice,
 ) -> None:
-    """Note a preparation with what it covers; what no claim holds any more is quarantined by it."""
+    """Note a preparation with what it covers; it quarantines devices that no claim holds any more."""
     gone = Holding(holder=holder, share=covered.share, amounts=covered.amounts, gone=True)
     holding = held.get(gone.identity)
     if holding is None or holding.amounts != covered.amounts:
@@ -298,12 +299,12 @@ def _describe_difference(
 def _describe_holdings(expected: AnyRow, actual: AnyRow) -> tuple[LedgerFlaw, str]:
     assert isinstance(expected, DeviceRow)
     assert isinstance(actual, DeviceRow)
-    said = f"the ledger says {_format_holders(actual)}, claims say {_format_holders(expected)}"
+    detail = f"the ledger says {_format_holders(actual)}, claims say {_format_holders(expected)}"
     should = {holding.identity: holding for holding in expected.holdings}
     are = {holding.identity: holding for holding in actual.holdings}
     if should.keys() != are.keys() or any(should[who].gone != are[who].gone for who in should):
         left = [who for who in are if who not in should and are[who].gone]
-        return (LedgerFlaw.QUARANTINE if left and should.keys() <= are.keys() else LedgerFlaw.HOLDER), said
+        return (LedgerFlaw.QUARANTINE if left and should.keys() <= are.keys() else LedgerFlaw.HOLDER), detail
     if any(should[who].amounts != are[who].amounts for who in should):
         return LedgerFlaw.AMOUNTS, f"amounts of {_format_holders(expected)} differ from what their claims say"
     if any(should[who].prepared != are[who].prepared for who in should):
@@ -311,7 +312,7 @@ def _describe_holdings(expected: AnyRow, actual: AnyRow) -> tuple[LedgerFlaw, st
             LedgerFlaw.PREPARED,
             f"preparations of {_format_holders(expected)} differ from those that stand",
         )
-    return LedgerFlaw.HOLDER, said
+    return LedgerFlaw.HOLDER, detail
 
 
 def _format_holders(row: AnyRow | None) -> str:

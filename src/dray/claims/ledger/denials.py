@@ -1,6 +1,6 @@
-"""Why the ledger says no: the rule, the device, who is in the way and what is left.
+"""Denials of the ledger: the rule, the device, the conflicting holders and what is left, as messages.
 
-Rules for this file: words only; what is denied is decided in `ledger`.
+This module must not contain decisions; `grants` decides what is denied.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dray.values.quantity import Quantity
 
 
 class DenialReason(Enum):
-    """The rules of the ledger, as machines read them."""
+    """The rules of the ledger, as machine-readable reasons."""
 
     HELD = "DeviceHeld"
     SHARED = "DeviceShared"
@@ -42,7 +42,7 @@ class Denial:
 
 
 def deny_held(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:
-    """Somebody has the device, or a node still has it in its hands."""
+    """Another claim has the device, or a node still has it prepared."""
     live = [holding for holding in holdings if not holding.gone]
     if not live:
         return Denial(
@@ -71,13 +71,13 @@ def _format_claims(holdings: Iterable[Holding]) -> str:
 
 
 def deny_unpublished(device: DeviceId, position: int) -> Denial:
-    """Nobody knows what a share may take."""
+    """The device is not published, so what a share may take is unknown."""
     message = f"device {device} is not published by any slice, so nothing is known of what a share may take"
     return Denial(DenialReason.UNPUBLISHED, device, message, position)
 
 
 def deny_withdrawn(device: DeviceId, position: int) -> Denial:
-    """Devices of the pool draw from counters, and this one is not there to be looked at."""
+    """Devices of the pool draw from counters, and this one is not published."""
     message = (
         f"device {device} is not published by any slice now, so what it draws from the counters of its pool "
         "is not known; wait for the driver to publish it"
@@ -86,7 +86,7 @@ def deny_withdrawn(device: DeviceId, position: int) -> Denial:
 
 
 def deny_dedicated(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:
-    """The driver lends the device to one claim at a time."""
+    """The device is not published as shareable."""
     users = f"; it is still in use by {_format_claims(holdings)}, who got shares before" if holdings else ""
     message = f"device {device} does not allow multiple allocations{users}"
     return Denial(DenialReason.DEDICATED, device, message, position)
@@ -107,10 +107,10 @@ def deny_capacity(
     shares = [(holding, (holding.amounts or {}).get(name)) for holding in holdings]
     taken = [(holding, amount) for holding, amount in shares if amount is not None]
     left = Quantity(total.nanos - sum(amount.nanos for _, amount in taken), total.form)
-    said = ", ".join(f"{_format_holder(holding)} {amount}" for holding, amount in taken)
+    listed = ", ".join(f"{_format_holder(holding)} {amount}" for holding, amount in taken)
     message = (
         f"capacity {name} of device {device}: {requested} asked, {left} left of {total}"
-        f"{f', shares: {said}' if said else ''}"
+        f"{f', shares: {listed}' if listed else ''}"
     )
     return Denial(DenialReason.CAPACITY, device, message, position)
 
@@ -137,14 +137,14 @@ def deny_counter(
 
 
 def deny_unknown_counter(device: DeviceId, counter_set: CounterSetId, name: str) -> Denial:
-    """The budget is not there to be looked at."""
+    """The counter set is not published."""
     what = f"counter {name} of set {counter_set}" if name else f"counter set {counter_set}"
     message = f"device {device} draws from {what}, which is not published; wait for the driver to publish it"
     return Denial(DenialReason.UNKNOWN_COUNTER, device, message)
 
 
 def deny_duplicate(device: DeviceId, position: int) -> Denial:
-    """One allocation names the same thing two times."""
+    """One allocation names the same device or share twice."""
     return Denial(DenialReason.TWICE, device, f"device {device} is named twice in this allocation", position)
 
 
@@ -157,6 +157,6 @@ def deny_share_id(device: DeviceId, share: str, holding: Holding, position: int)
 
 
 def deny_unrecorded(device: DeviceId) -> Denial:
-    """The claim says it has the device, the ledger does not."""
+    """The claim names the device, but the ledger does not have it for the claim."""
     message = f"the ledger does not know that the claim has device {device}; see `dray doctor ledger`"
     return Denial(DenialReason.UNRECORDED, device, message)

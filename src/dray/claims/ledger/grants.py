@@ -1,21 +1,21 @@
-"""The ledger: no device is ever handed out twice.
+"""Grants of the ledger: no device is ever allocated twice.
 
-Theory of operation: an allocation is a list of devices and shares. To grant it, every device's row must have
-room: for the whole device nobody else may be in the row; for a share nobody may have the whole, the device
-must be published as shared, and the amounts of all shares together must fit each capacity. A device that is
-taken first draws from its counters, and the sums charged to a counter set must fit what is published. Rows
-are read through the books, which remember what was read and what changes; the caller writes the changes only
-if none of what was read has changed, in the same transaction as the claim itself. So a denial is the truth
+Theory of operation: an allocation is a list of devices and shares. It is granted when every row of a device
+allows it: for a whole device no other holder may be in the row; for a share no holder may have the whole, the
+device must be published as shareable, and the amounts of all shares together must fit each capacity. A device
+that is taken first draws from its counters, and the sums charged to a counter set must fit what is published.
+Rows are read through a transaction, which records what was read and what changes; the caller writes the
+changes only if nothing that was read has changed, together with the claim itself. So a denial is the truth
 about one moment, and a grant cannot collide with another.
 
-A device that nobody publishes may be held, too: slices come and go, claims stay. What it draws is not known
-then, so it is charged when a slice tells it, whatever is left; until it is given back, nobody else gets that.
+A device that is not published may be held, too: slices come and go, claims stay. What it draws is unknown
+then, so it is charged when a slice publishes it, whatever is left; until it is released, no other claim gets
+that.
 
-A claim that lets go while a node has it prepared leaves its holdings behind as gone; they keep blocking
-until the last preparation that covers them goes. What nodes have in their hands is in `inhands`.
+A claim that releases its devices while a node has them prepared leaves its holdings behind as gone; they keep
+blocking until the last preparation that covers them is deleted. See `prepared_devices`.
 
-Rules for this file: judges what is written in allocations, not whether they were a good choice; admin access
-holds nothing.
+The ledger checks allocations, not whether they were a good choice; admin access holds nothing.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ PublishedPools = Callable[[tuple[str, str]], PublishedPool]
 
 @dataclass(frozen=True, slots=True)
 class LedgerDecision:
-    """What the ledger says: what must change, what that relies on, and what speaks against it."""
+    """The answer of the ledger: changes, what they rely on, and denials."""
 
     changes: dict[bytes, bytes | None]
     """Rows by key as they become; None: removed."""
     reads: frozenset[bytes]
-    """Keys of rows that were looked at."""
+    """Keys of rows that were read."""
     sources: frozenset[Source]
-    """Slices that were looked at."""
+    """Slices that were read."""
     denials: tuple[Denial, ...] = ()
 
 
@@ -137,7 +137,7 @@ def build_holding(holder: Holder, result: AllocatedResult) -> Holding:
     """What a result of an allocation means for its device."""
     if result.share_id is None and not result.consumed_capacity:
         return Holding(holder=holder)
-    # What is below nothing must not make room for others.
+    # A negative amount must not add to what others can take.
     amounts = {
         name: amount if amount.nanos >= 0 else ZERO for name, amount in result.consumed_capacity.items()
     }
@@ -164,7 +164,7 @@ def grant_allocation(
     published_pools: PublishedPools,
     node: str = "",
 ) -> list[Denial]:
-    """Enter an allocation into the books, or say everything that speaks against it.
+    """Add an allocation to the transaction, or return every denial.
 
     `node` is the one node that the allocation is for, if there is one.
     """
@@ -252,10 +252,10 @@ def _charge_counters(
     pool: PublishedPool,
     surplus: Surplus,
 ) -> list[Denial]:
-    """Draw from counters, or nothing at all: what the device itself draws must be left, more may be charged.
+    """Charge counters, or nothing at all: what the device itself draws must be left, more may be charged.
 
-    The two differ where several nodes have a device of the name: only one of them is given out, but from then
-    on nobody can tell which, and all of them count; only not for the rest of the same allocation.
+    The two differ where several nodes have a device of the name: only one of them is allocated, but from then
+    on it is unknown which, and all of them count; only not for the rest of the same allocation.
     """
     own, draws = drawing
     denied: list[Denial] = []
@@ -304,7 +304,7 @@ def charge_published(transaction: LedgerTransaction, device: DeviceId, draws: Dr
 
 
 def release_claim(transaction: LedgerTransaction, uid: str, devices: Iterable[DeviceId]) -> None:
-    """A claim lets go; what a node still has in its hands stays behind in quarantine."""
+    """Release a claim; what a node still has prepared stays behind in quarantine."""
     for device in dict.fromkeys(devices):
         row = transaction.read_device(device)
         kept = tuple(
@@ -318,7 +318,7 @@ def release_claim(transaction: LedgerTransaction, uid: str, devices: Iterable[De
 def keep_holdings(
     transaction: LedgerTransaction, device: DeviceId, row: DeviceRow, kept: tuple[Holding, ...]
 ) -> bool:
-    """Keep these holdings of a device; when none is left, it is free and its counters get their own back."""
+    """Keep these holdings of a device; when none is left, it is free and its counters are credited."""
     if kept:
         transaction.write(build_device_key(device), msgspec.structs.replace(row, holdings=kept))
         return False

@@ -1,13 +1,13 @@
-"""What nodes have in their hands, in the ledger: taken for a claim, found after a restore, and given back.
+"""Prepared devices in the ledger: taken for a claim, reported after a restore, and released.
 
-Theory of operation: a node that prepares a claim covers the claim's holdings with its preparation. Nobody
-else may have the device in hand then: what a claim left behind that is gone must be given back first. After a
-restore the rows may know less than the nodes. What a node says it has is then entered as it is: covered, if
-its claim holds it, and otherwise in quarantine beside whoever the rows say has it. How much of the device
-that is nobody knows any more, so it counts as all of it: nobody new gets a part, and the holder that the rows
-know cannot be prepared, until the node has given it back.
+Theory of operation: a node that prepares a claim covers the claim's holdings with its preparation. No other
+node may have the device prepared then: what a deleted claim left behind must be released first. After a
+restore the rows may have less than the nodes. What a node reports is then entered as it is: covered, if its
+claim holds it, and otherwise in quarantine beside the holder in the rows. How much of the device that is, is
+unknown, so it counts as all of it: no new claim gets a part, and the holder in the rows cannot be prepared,
+until the node has released it.
 
-Rules for this file: rows only; who may say what is judged by whoever asks.
+This module must not contain who may write what; the caller decides that.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from dray.claims.ledger.rows import (
 )
 
 NodeReportedDevice = tuple[DeviceId, str | None]
-"""A device that a node has, with the share when it has one."""
+"""A device that a node has prepared, with the share if it has one."""
 
 
 def record_preparation(
     transaction: LedgerTransaction, name: str, node: str, holder: Holder, results: Iterable[AllocatedResult]
 ) -> list[Denial]:
-    """A node takes the devices of a claim into its hands."""
+    """Cover the devices of a claim with the preparation of a node."""
     denied: list[Denial] = []
     covered: list[CoveredDevice] = []
     for position, (device, wanted) in enumerate(list_holdings(holder, results)):
@@ -73,7 +73,7 @@ def record_found_devices(
     found: Iterable[NodeReportedDevice],
     published_pools: PublishedPools,
 ) -> None:
-    """A node says what it has in its hands, whatever the rows say."""
+    """Enter what a node reports to have prepared, whatever is in the rows."""
     covered: list[CoveredDevice] = []
     for device, share in found:
         row = transaction.read_device(device)
@@ -119,7 +119,7 @@ def _build_covered_device(device: DeviceId, holding: Holding) -> CoveredDevice:
 
 
 def release_preparation(transaction: LedgerTransaction, name: str) -> list[DeviceId]:
-    """A node let go of what a preparation covered; the devices that became free with it."""
+    """Remove a preparation; returns the devices that became free with it."""
     row = transaction.read_preparation(name)
     if row is None:
         return []

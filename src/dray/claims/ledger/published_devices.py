@@ -1,13 +1,13 @@
-"""What the ledger must know of published devices: shared or not, how much they have, what they draw.
+"""Published devices as the ledger reads them: shareable or not, their capacities, their counter draws.
 
-Theory of operation: the allocator looks at slices with everything in them; the ledger needs four facts of a
-device and is asked inside every allocation, so it reads just those from the stored bytes. Which slices count
-is judged as the allocator does: those of the newest generation that is complete and sound. While a driver is
-publishing anew there may be no such generation; then the newest word on each device counts, so that nothing
-is lent out twice in the meantime.
+Theory of operation: the allocator reads slices completely; the ledger needs four facts of a device inside
+every allocation, so it reads just those from the stored bytes. Which slices count is decided as in the
+allocator: those of the newest generation that is complete and valid. While a driver is publishing there may
+be no such generation; then the newest entry of each device counts, so that nothing is allocated twice in the
+meantime.
 
-Nodes may have devices of one name in one pool. Who holds the name does not say which one, so while it is held
-all of them draw from their counters, as in the allocator.
+Nodes may have devices of one name in one pool. A holder of the name does not tell which one, so while it is
+held all of them draw from their counters, as in the allocator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Source = tuple[bytes, int]
 
 
 class _Seen(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is read of slices; everything else in them is passed over."""
+    """Base of the structs read from slices; other fields are ignored."""
 
 
 class StoredAmount(_Seen, frozen=True):
@@ -42,7 +42,7 @@ class StoredDraw(_Seen, frozen=True):
 
 
 class StoredDevice(_Seen, frozen=True):
-    """What the ledger sees of a device."""
+    """What the ledger reads of a device."""
 
     name: str = ""
     capacity: dict[str, StoredAmount] = {}
@@ -59,7 +59,7 @@ class StoredCounterSet(_Seen, frozen=True):
 
 
 class StoredPool(_Seen, frozen=True):
-    """Which pool, and which edition of it."""
+    """The pool and its generation."""
 
     name: str = ""
     generation: int = 0
@@ -68,7 +68,7 @@ class StoredPool(_Seen, frozen=True):
 
 
 class StoredSliceSpec(_Seen, frozen=True):
-    """What the ledger sees of a slice."""
+    """What the ledger reads of a slice."""
 
     driver: str = ""
     pool: StoredPool = StoredPool()
@@ -129,7 +129,7 @@ class DeviceFacts:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Where it was read."""
+        """The slices it was read from."""
         return tuple(one.source for one in self.each) or (self.source,)
 
     def select_for_node(self, node: str) -> DeviceFacts:
@@ -199,7 +199,7 @@ _ALL_NODES = "*"
 def _has_duplicate_names(specs: Iterable[StoredSliceSpec]) -> bool:
     """Whether some node certainly sees two devices of one name.
 
-    Slices that other nodes see may repeat a name. Whom a selector chooses is not known here.
+    Slices that other nodes see may repeat a name. Which nodes a selector matches is unknown here.
     """
     seen: dict[str, tuple[str, ...]] = {}
     for spec in specs:
@@ -217,7 +217,7 @@ def _has_duplicate_names(specs: Iterable[StoredSliceSpec]) -> bool:
 
 
 def _read_generations(generations: Sequence[PoolGeneration]) -> PublishedPool:
-    """The first word on each name, editions in the order given; one edition may have a name on many nodes."""
+    """The first entry of each name, generations in the order given; one generation may repeat it per node."""
     devices: dict[str, DeviceFacts] = {}
     counters: dict[str, tuple[Mapping[str, Quantity], Source]] = {}
     for edition in generations:
@@ -244,7 +244,7 @@ def _read_facts(device: StoredDevice, source: Source, spec: StoredSliceSpec) -> 
 def _merge_same_name(
     each: Sequence[DeviceFacts], combine: Callable[[Quantity, Quantity], Quantity]
 ) -> DeviceFacts:
-    """Devices of one name on several nodes as one; `combine` says what they draw together."""
+    """Devices of one name on several nodes as one; `combine` computes what they draw together."""
     capacity: dict[str, Quantity] = {}
     draws: dict[str, dict[str, Quantity]] = {}
     for one in each:
@@ -273,7 +273,7 @@ def read_draws(consumptions: Iterable[Any]) -> dict[str, dict[str, Quantity]]:
     for draw in consumptions:
         drawn = draws.setdefault(draw.counter_set, {})
         for name, amount in _read_amounts(draw.counters).items():
-            # What is below nothing must not make room for others.
+            # A negative amount must not add to what others can take.
             drawn[name] = drawn.get(name, ZERO) + (amount if amount.nanos >= 0 else ZERO)
     return draws
 

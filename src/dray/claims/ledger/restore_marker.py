@@ -1,13 +1,14 @@
-"""The mark of a store that goes on from a copy, and for whom must be waited before devices are given anew.
+"""Restore marker: marks a store that continues from a backup, and which nodes must report before devices are
+reused.
 
-Theory of operation: nodes go on while their server is restored, so they may have devices in their hands of
-which the copy knows nothing. A restore leaves a mark with an id of its own. A node with an agent of ours
-notes on its Node the id of the last restore after which it said what it has; who has not is *awaited*. Nobody
-but its node can have a device that is of one node alone; any node can have one that several reach, also a
-node that the copy does not know, and such nodes are given a time in which to come. When nobody is awaited
-any more and that time is over, the mark is settled, for good.
+Theory of operation: nodes keep running while their server is restored, so they may have devices prepared that
+the backup does not contain. A restore leaves a marker with a new ID. A node with our agent notes on its Node
+the ID of the last restore after which it reported its devices; a node that has not is *awaited*. Only its
+node can have a device that is local to one node; any node can have one that several reach, also a node that
+the backup does not contain, and such nodes get a time to report. When no node is awaited any more and that
+time is over, the marker is settled, for good.
 
-Rules for this file: values only; no time, no rows.
+This module must not contain time or rows of the ledger.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ from dray.claims.ledger.rows import DeviceId
 from dray.errors import DecodeError
 
 MARKER_KEY: Final = b"/restored"
-"""Where the mark stands, beside objects and rows."""
+"""The key of the marker, beside objects and rows."""
 MARKER_FORMAT: Final = 1
 _MAX_NAMED_NODES: Final = 3
-"""So many nodes are named in one message."""
+"""The number of nodes that one message names."""
 
 
 class RestoreMarker(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
 ):
-    """That a store goes on from a copy."""
+    """Marks a store that continues from a backup."""
 
     format: int = MARKER_FORMAT
     id: str
     at: str
     """When it was restored."""
     settled: str = ""
-    """Since when nobody is waited for any more; empty while somebody is."""
+    """Since when no node is awaited any more; empty while one is."""
 
 
 def encode_marker(marker: RestoreMarker) -> bytes:
-    """The mark as it is stored."""
+    """The marker as stored bytes."""
     return write_json(marker)
 
 
 def decode_marker(value: bytes) -> RestoreMarker:
-    """The mark from its stored bytes; a `DecodeError` when it is none that this dray understands."""
+    """Decode a marker; raises `DecodeError` for a format that this dray does not understand."""
     try:
         mark = msgspec.json.decode(value, type=RestoreMarker)
     except (msgspec.MsgspecError, ValueError) as broken:
@@ -63,10 +64,10 @@ def decode_marker(value: bytes) -> RestoreMarker:
 def find_awaited_nodes(
     known: Iterable[tuple[str, str]], preparing: Iterable[str], marker: RestoreMarker
 ) -> frozenset[str]:
-    """Nodes that have not said since the restore what they have.
+    """Nodes that have not reported their devices since the restore.
 
-    `known` are the nodes with an agent of ours, each with what it noted; `preparing` those that the copy says
-    have something in their hands, whether they are known or not.
+    `known` are the nodes with our agent, each with the ID it noted; `preparing` those that have devices
+    prepared according to the backup, known or not.
     """
     noted = dict(known)
     nodes = {*noted, *preparing}
@@ -76,9 +77,9 @@ def find_awaited_nodes(
 def deny_until_reported(
     device: DeviceId, only_node: str, waiting: Collection[str], *, early: bool, position: int
 ) -> Denial | None:
-    """Why a device cannot change hands yet; `only_node` is the node that alone can have it, if there is one.
+    """Why a device cannot be allocated yet; `only_node` is the only node that can have it, if there is one.
 
-    `early` says that nodes which the copy does not know may still come.
+    `early`: nodes that the backup does not contain may still report.
     """
     if only_node:
         waiting, early = [node for node in waiting if node == only_node], False
@@ -87,7 +88,7 @@ def deny_until_reported(
     if early:
         why = (
             f"device {device} can be reached by several nodes, and the server goes on from a copy that may "
-            "not know all of them; wait until they had time to say what they have in their hands"
+            "not know all of them; wait until they had time to report what they have prepared"
         )
         return Denial(DenialReason.AWAITED, device, why, position)
     return None

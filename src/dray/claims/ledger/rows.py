@@ -1,13 +1,13 @@
-"""The rows of the ledger: who holds a device, what is charged to counters, what a node has in its hands.
+"""Rows of the ledger: holders of devices, charges to counters, and what nodes have prepared.
 
-Theory of operation: a device has a row while somebody holds it. A *holding* is the whole device or a share
-of it, and it remembers which nodes have it prepared. When its claim lets go while a node still has it, the
-holding stays behind as *gone*: that is the quarantine. What the device draws from counters is written into
-its row when it is first taken, so that exactly this is given back, whatever the driver publishes by then. A
-counter set has a row with the sums charged to it; a preparation has one that says what it covers, because
-the claim may be gone when the preparation goes.
+Theory of operation: a device has a row while a claim holds it. A *holding* is the whole device or a share of
+it, and records the preparations that cover it. When its claim is released while a node still has it prepared,
+the holding stays behind as *gone*: that is the quarantine. What the device draws from counters is written
+into its row when it is first taken, so that exactly this is credited later, whatever the driver publishes by
+then. A counter set has a row with the sums charged to it; a preparation has one with what it covers, because
+the claim may be gone when the preparation is deleted.
 
-Rules for this file: keys and bytes of rows are made and taken apart here and nowhere else.
+Only this module encodes and decodes keys and rows.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LedgerRow(
 
 
 class Holder(LedgerRow, frozen=True):
-    """A claim; the uid counts, the names are for people."""
+    """A claim, identified by its uid; the names are for messages."""
 
     namespace: str = ""
     name: str = ""
@@ -78,7 +78,7 @@ class Holding(LedgerRow, frozen=True):
     prepared: dict[str, str] = {}
     """Preparations that cover it, each with its node."""
     gone: bool = False
-    """The claim let go while a node had it: quarantine."""
+    """The claim was released while a node had it prepared: quarantine."""
 
     @property
     def is_whole(self) -> bool:
@@ -86,12 +86,12 @@ class Holding(LedgerRow, frozen=True):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What tells holdings of one device apart."""
+        """The identity of a holding within one device."""
         return self.holder.uid, self.share or ""
 
 
 class DeviceRow(LedgerRow, frozen=True):
-    """Who holds a device, and what it drew from which counters when it was taken."""
+    """The holdings of a device, and what it drew from which counters when it was taken."""
 
     format: int = msgspec.field(default_factory=lambda: ROW_FORMAT)
     holdings: tuple[Holding, ...] = ()
@@ -126,7 +126,7 @@ class CoveredDevice(LedgerRow, frozen=True):
 
 
 class PreparationRow(LedgerRow, frozen=True):
-    """What a node has in its hands."""
+    """What a preparation of a node covers."""
 
     format: int = msgspec.field(default_factory=lambda: ROW_FORMAT)
     node: str = ""
@@ -138,7 +138,7 @@ AnyRow = DeviceRow | CounterRow | PreparationRow
 
 
 def _escape(part: str) -> str:
-    """A part of a key: names of pools have slashes, keys must not confuse them with their own."""
+    """Escape a part of a key: names of pools contain slashes, which separate the parts of keys."""
     return part.replace("%", "%25").replace("/", "%2F") if "/" in part or "%" in part else part
 
 
@@ -148,18 +148,18 @@ def _unescape(part: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def build_device_key(device: DeviceId) -> bytes:
-    """Where the row of a device is."""
+    """The key of the row of a device."""
     return DEVICE_PREFIX + "/".join(map(_escape, device)).encode()
 
 
 @lru_cache(maxsize=16_384)
 def build_counter_key(counter_set: CounterSetId) -> bytes:
-    """Where the row of a counter set is."""
+    """The key of the row of a counter set."""
     return COUNTER_PREFIX + "/".join(map(_escape, counter_set)).encode()
 
 
 def build_preparation_key(name: str) -> bytes:
-    """Where the row of a preparation is."""
+    """The key of the row of a preparation."""
     return PREPARATION_PREFIX + _escape(name).encode()
 
 
@@ -199,7 +199,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 def read_row(key: bytes, value: bytes) -> Any:
-    """The row at a key; a `DecodeError` when it is none that this dray understands."""
+    """Decode the row at a key; raises `DecodeError` for a format that this dray does not understand."""
     place = key[: key.find(b"/", len(LEDGER_PREFIX)) + 1]
     try:
         row = _READERS[place].decode(value)
@@ -229,5 +229,5 @@ def _format_key(key: bytes) -> str:
 
 
 def encode_row(row: AnyRow) -> bytes:
-    """A row as it is stored."""
+    """Encode a row."""
     return write_json(row)

@@ -1,7 +1,6 @@
-"""What the ledger reads of claims: their names and what their allocation holds, straight from stored bytes.
+"""Stored claims as the ledger reads them: names and allocations, straight from stored bytes.
 
-Every claim of a cluster is read like this when ledger and claims are compared, so that only the few fields
-that count are decoded.
+The audit reads every claim of a cluster, so only the few fields that count are decoded.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dray.values.quantity import Quantity
 
 
 class _Seen(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is read of claims; everything else in them is passed over."""
+    """Base of the structs read from claims; other fields are ignored."""
 
 
 class StoredResult(_Seen, frozen=True):
@@ -80,5 +79,5 @@ def read_claim(value: bytes) -> StoredClaim:
 
 
 def may_be_allocated(value: bytes) -> bool:
-    """Whether it is worth reading the claim: an allocation leaves its name in the bytes."""
+    """Whether a claim may have an allocation: its bytes contain the name of the field."""
     return b'"allocation"' in value

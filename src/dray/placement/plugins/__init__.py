@@ -1,5 +1,6 @@
-"""The ways to judge nodes for a pod, one plugin a file, called as in Kubernetes.
+"""Scheduler plugins, one per module, named as in Kubernetes.
 
-A plugin is a frozen value that answers with an opinion, a verdict or nothing; it knows no other plugin and no
-cycle. The profile puts them in order and weighs them, and only the cycle asks them.
+A plugin is a value whose `pre_filter` returns a result, a rejection or None. It must not refer to another
+plugin or to the scheduling cycle. The profile orders and weighs plugins, and only the cycle calls them;
+explanations and the simulation import single rules.
 """

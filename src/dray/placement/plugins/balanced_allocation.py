@@ -1,12 +1,12 @@
-"""How evenly a pod would fill a node with cpu and memory.
+"""NodeResourcesBalancedAllocation: prefers nodes that a pod fills evenly with CPU and memory.
 
-Theory of operation: a node whose cpu is half taken and whose memory is half taken is in balance; one that has
-run out of cpu has memory that nobody can use. The balance is 100 when both parts are equal and 50 when one is
-all and the other nothing. What counts is what the pod would do to it: 75 when nothing changes, up to 100 when
-it brings a node into balance, down to 50 when it takes one out of it. Pods that ask for neither have no say,
-otherwise they would all go to the node that happens to be in balance.
+Theory of operation: a node with half of its CPU and half of its memory in use is balanced; one without free
+CPU has memory that no pod can use. The balance is 100 when both fractions are equal and 50 when one is
+everything and the other nothing. The score is the change: 75 when nothing changes, up to 100 when the pod
+brings a node into balance, down to 50 when it takes it out of balance. Pods that request neither get no
+score, otherwise they would all go to the node that happens to be balanced.
 
-These are the numbers of Kubernetes 1.36, in whole numbers.
+These are the numbers of Kubernetes 1.36, in integers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NodeResourcesBalancedAllocation:
     name: str = NAME
 
     def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
-        """Better where the pod makes use more even; nothing to say about pods that ask for neither."""
+        """Score nodes by balance; None for pods that request neither resource."""
         cpu, memory = pending_pod.requests.get(CPU), pending_pod.requests.get(MEMORY)
         return _build_result(cpu, memory) if cpu or memory else None
 
@@ -47,8 +47,8 @@ def _build_result(cpu: int, memory: int) -> PreFilterResult:
 
 
 def _build_score(cpu: int, memory: int) -> Callable[[NodeState], int]:
-    def score(seat: NodeState) -> int:
-        likeness = seat.group_key
+    def score(node_state: NodeState) -> int:
+        likeness = node_state.group_key
         allocatable, used = likeness.traits.allocatable, likeness.requests.amounts
         cpus, memories = allocatable.get(CPU, 0), allocatable.get(MEMORY, 0)
         used_cpu, used_memory = used.get(CPU, 0), used.get(MEMORY, 0)
@@ -63,8 +63,8 @@ def _build_score(cpu: int, memory: int) -> Callable[[NodeState], int]:
 def compute_balance(taken: int, given: int, other_taken: int, other_given: int) -> int:
     """How near two parts are: 100 when equal, 50 when one is all and the other nothing.
 
-    More than all is all. A node without one of the two cannot be out of balance. Remembered, because what is
-    taken after this pod is what was taken before the next.
+    Fractions above one count as one. A node without one of the two cannot be out of balance. Cached, because
+    the use after this pod is the use before the next.
     """
     if given <= 0 or other_given <= 0:
         return MAX_SCORE

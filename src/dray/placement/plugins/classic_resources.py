@@ -1,22 +1,17 @@
-"""Classic claims (KEP-3063): where they are, where they could be, and what their drivers must do first.
+"""Classic claims (KEP-3063): filters nodes by them, and decides what their drivers must do first.
 
-Theory of operation: this plugin knows nothing of what a claim stands for; its driver does. PreFilter holds a
-pod back while a claim of mode `Immediate` is not allocated and while a claim is being freed or deleted.
-Filter keeps to the nodes where allocated claims are available, and away from nodes that drivers declined for
-claims that are pending; a node nobody has said anything about will do. When nodes are left,
-`decide_next_step` says what comes before the pod may be bound: `ClassicClaimsReady` with the reservations to
-make, or `WaitForDrivers` with the proposals to write (PreScore and Reserve of the specification, in one write
-for each claim) and what the pod waits for. When no node is left, `post_filter` picks one claim that is in the
-way and that nobody uses, to be given back.
-
-    ClassicResources().opinion(subject, snapshot) -> Opinion | Verdict | None
-    next_step(subject, feasible, chosen) -> Ready | Wait
-    post_filter(subject, verdicts, turn=0) -> tuple[GiveBack, ...]
+Theory of operation: only the driver interprets a classic claim. PreFilter rejects a pod while a claim of mode
+`Immediate` is not allocated and while a claim is being freed or deleted. Filter keeps to the nodes where
+allocated claims are available, and away from nodes that drivers declined for claims that are pending; a node
+that no driver declined is feasible. When nodes are left, `decide_next_step` returns what comes before the pod
+may be bound: `ClassicClaimsReady` with the reservations to make, or `WaitForDrivers` with the proposals to
+write (PreScore and Reserve of the specification, in one write for each claim) and what the pod waits for.
+When no node is left, `post_filter` picks one unused claim that blocks nodes, to be deallocated.
 
 A pod of both paths gets its devices only after `ClassicClaimsReady`, on a node that every classic claim is
 available on.
 
-Rules for this file: a verdict of Filter names in its `wake_signals` every claim that refuses the node; this
+A rejection of Filter names in its `wake_signals` every claim that refuses the node; this
 is what `post_filter` reads.
 """
 
@@ -51,7 +46,7 @@ NAME: Final = "ClassicResources"
 
 @dataclass(frozen=True, slots=True)
 class ClassicResources:
-    """Judges nodes by the classic claims of a pod."""
+    """The plugin for the classic claims of a pod."""
 
     name: str = NAME
 
@@ -79,7 +74,7 @@ def _build_signal(claim: ClassicResourceClaim) -> Signal:
 
 
 def _explain_wait(claim: ClassicResourceClaim, pod: Pod) -> str:
-    """Why no node can do now; empty when some might."""
+    """Why no node is feasible now; empty when some may be."""
     if claim.metadata.deletion_timestamp is not None and not reservation.is_classic_reserved_for(claim, pod):
         return "is being deleted"
     if claim.status.phase == REALLOCATE:
@@ -91,7 +86,7 @@ def _explain_wait(claim: ClassicResourceClaim, pod: Pod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ClaimNodes:
-    """On which nodes a claim is, or could be, and what the others are told."""
+    """The nodes where a claim is or could be available, and the rejection of the others."""
 
     claim: str
     selector: NodeSelector | None
@@ -99,7 +94,7 @@ class _ClaimNodes:
     outside: str
 
     def explain_refusal(self, name: str, labels: Mapping[str, str]) -> str:
-        """Why not this node; empty when it will do."""
+        """Why a node is not feasible; empty when it is."""
         if name in self.declined:
             return f"the driver of claim {self.claim} cannot allocate it for this node"
         if self.selector is not None and not self.selector.matches(name, labels):
@@ -115,7 +110,7 @@ _OUTSIDE_DEFAULT: Final = "cannot be made available on this node"
 
 
 def _read_claim_nodes(claim: ClassicResourceClaim) -> _ClaimNodes | None:
-    """What a claim has to say about nodes, if anything."""
+    """The availability of a claim, if it restricts nodes."""
     allocated = claim.status.phase == ALLOCATED
     selector = claim.status.get_reachable_nodes()
     declined = frozenset() if allocated else frozenset(get_unsuitable_nodes(claim))
@@ -128,31 +123,31 @@ def _read_claim_nodes(claim: ClassicResourceClaim) -> _ClaimNodes | None:
 def _build_filter(claim_nodes: Sequence[_ClaimNodes]) -> Callable[[NodeState], PluginRejection | None]:
     known: dict[tuple[str, ...], PluginRejection] = {}
 
-    def judge(seat: NodeState) -> PluginRejection | None:
-        name, labels = seat.node.metadata.name, seat.node.metadata.labels
+    def filter_node(node_state: NodeState) -> PluginRejection | None:
+        name, labels = node_state.node.metadata.name, node_state.node.metadata.labels
         words = tuple([reach.explain_refusal(name, labels) for reach in claim_nodes])
         if not any(words):
             return None
-        verdict = known.get(words)
-        if verdict is None:
-            verdict = known[words] = _build_rejection(claim_nodes, words)
-        return verdict
+        rejection = known.get(words)
+        if rejection is None:
+            rejection = known[words] = _build_rejection(claim_nodes, words)
+        return rejection
 
-    return judge
+    return filter_node
 
 
 def _build_rejection(claim_nodes: Sequence[_ClaimNodes], reasons: tuple[str, ...]) -> PluginRejection:
     claims = {
         Signal(Topic.CLAIM, reach.claim) for reach, said in zip(claim_nodes, reasons, strict=True) if said
     }
-    # A node that comes, or gets another label, may be one where the claim is.
+    # A new node, or one with another label, may be one where the claim is available.
     return PluginRejection(NAME, "; ".join(filter(None, reasons)), frozenset({*claims, Signal(Topic.NODES)}))
 
 
 def decide_next_step(
     pending_pod: PendingPod, feasible: Sequence[str], chosen: str
 ) -> ClassicClaimsReady | WaitForDrivers:
-    """What comes before the pod may be bound to the chosen node; `feasible` are all that do, best first."""
+    """The step before binding the pod to the chosen node; `feasible` are all feasible nodes, best first."""
     pending = [claim for claim in pending_pod.classic_claims if claim.status.phase != ALLOCATED]
     if not pending:
         return ClassicClaimsReady(
@@ -162,24 +157,28 @@ def decide_next_step(
                 if not reservation.is_classic_reserved_for(claim, pending_pod.pod)
             )
         )
-    told = build_proposal(pending, feasible, chosen)
+    reported = build_proposal(pending, feasible, chosen)
     text = (
-        f"waiting for the driver of claim {format_full_name(told.next_claim)} to allocate it "
-        f"for node {told.node}"
+        f"waiting for the driver of claim {format_full_name(reported.next_claim)} to allocate it "
+        f"for node {reported.node}"
     )
-    return WaitForDrivers(told.actions, PluginRejection(NAME, text, frozenset(map(_build_signal, pending))))
+    return WaitForDrivers(
+        reported.actions, PluginRejection(NAME, text, frozenset(map(_build_signal, pending)))
+    )
 
 
 def post_filter(
     pending_pod: PendingPod, rejections: Iterable[PluginRejection], rotation: int = 0
 ) -> tuple[RequestReallocation, ...]:
-    """The claim to give back when no node is left; `rotation` picks one when several would do.
+    """The claim to deallocate when no node is left; `rotation` picks one of several.
 
-    One at a time: while a driver is freeing one, nothing else is given back.
+    One at a time: nothing else is deallocated while a driver is working on one.
     """
     if any(claim.status.phase == REALLOCATE for claim in pending_pod.classic_claims):
         return ()
-    blamed = {signal for verdict in rejections if verdict.plugin == NAME for signal in verdict.wake_signals}
+    blamed = {
+        signal for rejection in rejections if rejection.plugin == NAME for signal in rejection.wake_signals
+    }
     candidates = [
         claim
         for claim in pending_pod.classic_claims
@@ -189,7 +188,7 @@ def post_filter(
 
 
 def _can_reallocate(claim: ClassicResourceClaim, pod: Pod) -> bool:
-    """Whether a claim is allocated, could be allocated elsewhere, and nobody else uses it."""
+    """Whether a claim is allocated, could be allocated elsewhere, and is used by no other pod."""
     return (
         claim.status.phase == ALLOCATED
         and claim.spec.allocation_mode == DELAYED

@@ -1,13 +1,14 @@
-"""Devices: a pod goes where its claims can have theirs, and rather where they get their first choice.
+"""DynamicResources: feasible are nodes where the claims of a pod can get devices; better ones give first
+choices.
 
-Theory of operation: a claim that has devices keeps the pod to the nodes that reach them. What the pending
-claims ask together is normalised once for all pods that ask the same, and every shape of node is searched
-once for it; both are remembered, as pods of one template come by the hundreds and shapes come back. The score
-is the rank of KEP-4816: for every request with alternatives, the earlier the better.
+Theory of operation: a claim with devices restricts the pod to the nodes that reach them. The pending claims
+are normalised once for all pods that ask the same, and every node shape is searched once for them; both are
+cached, as pods of one template come by the hundreds and shapes come back. The score is the rank of KEP-4816:
+for every request with alternatives, the earlier the better.
 
-A search takes its time (see `searches`). A shape whose search goes on is refused as `unfinished`, and so it
-is not refused for good. When the time for one attempt is used up, searches that go on and those that were not
-begun are given up, and the pod is tried again.
+A search may take long (see `device_searches`). A shape whose search is still running gets an `unfinished`
+rejection, which is not final. When the time of one attempt is used up, running searches and those that were
+not started are given up, and the pod is tried again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from dray.values.cache_bounds import CacheBound
 from dray.values.node_selectors import NODE_NAME_FIELD, NodeSelector
 
 FIRST_ALTERNATIVE_SCORE: Final = 8
-"""What a request earns a node when it gets its first alternative; every further one earns one less."""
+"""Score of a request that gets its first alternative; every further one scores one less."""
 DEVICE_QUERIES: Final = CacheBound("queries of claims", 512, "the scheduler")
 SELECTED_NODES: Final = CacheBound("nodes of selectors", 64, "the scheduler")
 
@@ -45,7 +46,7 @@ _NODES = Signal(Topic.NODES)
 
 
 def rank_solution(picks: Sequence[Pick]) -> int:
-    """What a solution is worth to its node: better alternatives earn more (KEP-4816)."""
+    """The rank of a solution: better alternatives score more (KEP-4816)."""
     earned = {
         pick.point.choice.index: FIRST_ALTERNATIVE_SCORE
         - pick.point.choice.alternatives.index(pick.point.alternative)
@@ -77,30 +78,30 @@ class DynamicResources:
     _queries: dict[tuple[bytes, ...], DeviceQuery] = field(default_factory=dict)
     _selected: dict[NodeSelector, frozenset[str]] = field(default_factory=dict)
     _selected_from: object = None
-    """The nodes that `_selected` is about."""
+    """The nodes that `_selected` was computed for."""
 
     @property
     def cached_queries(self) -> int:
-        """How many different asks of claims are remembered."""
+        """The number of cached queries."""
         return len(self._queries)
 
     def pre_filter(
         self, pending_pod: PendingPod, snapshot: ClusterSnapshot
     ) -> PreFilterResult | PluginRejection | None:
-        """What it thinks of a pod."""
+        """Restrict the nodes to those that reach existing devices, and search for the pending claims."""
         if not pending_pod.claims:
             return None
         names, elsewhere = self._find_reachable_nodes(pending_pod, snapshot)
         if not pending_pod.pending:
             return PreFilterResult(names, elsewhere) if names is not None else None
         try:
-            question = self.get_query(pending_pod, snapshot)
+            query = self.get_query(pending_pod, snapshot)
         except UnanswerableClaimError as fault:
             return PluginRejection(self.name, str(fault), _build_wake_signals(pending_pod))
-        trial = _PodEvaluation(self, question, pending_pod, snapshot)
-        score = trial.score if needs_ranking(question) else None
+        evaluation = _PodEvaluation(self, query, pending_pod, snapshot)
+        score = evaluation.score if needs_ranking(query) else None
         return PreFilterResult(
-            names, elsewhere, trial.filter, score, self.normalize_scores, reserve=trial.reserve
+            names, elsewhere, evaluation.filter, score, self.normalize_scores, reserve=evaluation.reserve
         )
 
     def _find_reachable_nodes(
@@ -135,38 +136,42 @@ class DynamicResources:
         return known
 
     def get_query(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> DeviceQuery:
-        """What a pod asks for; pods that ask the same have the same question.
+        """The query of a pod; pods that ask the same share it.
 
-        Raises `UnanswerableClaimError` for a claim that no node could ever answer.
+        Raises `UnanswerableClaimError` for a claim that no node could ever satisfy.
         """
         key = tuple([encode_spec(claim) for claim in pending_pod.pending])
         known, classes = self._queries.get(key), snapshot.inventory.classes
         if known is None or any(classes.get(name) is not used for name, used in known.classes.items()):
-            ask = normalize_claims(self.gate_filter.admit_claims(pending_pod.pending), classes.get)
-            known = DEVICE_QUERIES.put(self._queries, key, DeviceQuery(ask, dict(ask.classes)))
+            allocation_request = normalize_claims(
+                self.gate_filter.admit_claims(pending_pod.pending), classes.get
+            )
+            known = DEVICE_QUERIES.put(
+                self._queries, key, DeviceQuery(allocation_request, dict(allocation_request.classes))
+            )
         return known
 
     def build_work_budget(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> WorkBudget:
-        """The work that explaining a pod may be: searches that were given up here are not made again."""
+        """The work budget for explaining a pod: searches that were given up here are not repeated."""
         try:
-            question = self.get_query(pending_pod, snapshot)
+            query = self.get_query(pending_pod, snapshot)
         except UnanswerableClaimError:
             return WorkBudget(self.searches.limit)
 
         def given_up(shape: NodeShape) -> GaveUp | None:
-            ending = shape.endings.get(question)
+            ending = shape.endings.get(query)
             return ending if isinstance(ending, GaveUp) else None
 
         return WorkBudget(self.searches.limit, find_given_up=given_up)
 
 
 def needs_ranking(query: DeviceQuery) -> bool:
-    """Whether nodes are ranked for a question: requests with alternatives get better ones on some."""
+    """Whether nodes are ranked for a query: it has requests with alternatives."""
     return any(len(choice.alternatives) > 1 for choice in query.allocation_request.choices)
 
 
 class _PodEvaluation:
-    """One pod in one cycle."""
+    """The evaluation of one pod in one cycle."""
 
     def __init__(
         self, plugin: DynamicResources, query: DeviceQuery, pending_pod: PendingPod, snapshot: ClusterSnapshot
@@ -183,7 +188,7 @@ class _PodEvaluation:
         self._max_seconds = self._decision_seconds_left / 3
         self._is_sliced = self._searches.is_sliced
         self._endings: dict[NodeShape, SearchEnding] = {}
-        """How searches ended for this cycle, whatever is forgotten elsewhere."""
+        """Endings used in this cycle, kept even if other caches drop them."""
         self._rejections: dict[object, PluginRejection] = {}
 
     def filter(self, node_state: NodeState) -> PluginRejection | None:
@@ -191,10 +196,10 @@ class _PodEvaluation:
         if isinstance(ending, Solved):
             return None
         kind = ending if isinstance(ending, GaveUp) else type(ending)
-        verdict = self._rejections.get(kind)
-        if verdict is None:
-            verdict = self._rejections[kind] = self._build_rejection(ending)
-        return verdict
+        rejection = self._rejections.get(kind)
+        if rejection is None:
+            rejection = self._rejections[kind] = self._build_rejection(ending)
+        return rejection
 
     def _build_rejection(self, ending: SearchEnding | None) -> PluginRejection:
         plugin, pending = self._plugin.name, self._pending_pod.pending
@@ -243,10 +248,10 @@ class _PodEvaluation:
         return tuple(zip(self._pending_pod.pending, given, strict=True))
 
     def _get_ending(self, shape: NodeShape) -> SearchEnding | None:
-        """How the search on a shape ended; None while it goes on."""
+        """The ending of the search on a shape; None while it is running."""
         ending = self._endings.get(shape) or shape.endings.get(self._query)
         if ending is None or isinstance(ending, GaveUp):
-            # What was given up is searched further when this attempt has more patience, and asked for once.
+            # A given-up search continues when this attempt has more time; once per cycle.
             ending = self._endings.get(shape) or self._continue_search(shape)
         if ending is not None:
             self._endings[shape] = ending
@@ -256,20 +261,20 @@ class _PodEvaluation:
         return self._searches.get_ending(self._query, shape, self._time_budget) or self._run_search(shape)
 
     def _run_search(self, shape: NodeShape) -> SearchEnding | None:
-        searches, question = self._searches, self._query
+        searches, query = self._searches, self._query
         seconds = min(self._seconds_left, self._decision_seconds_left, self._max_seconds)
-        # What was begun goes on elsewhere: the time of this decision is for shapes that may be easy.
-        if seconds > 0 and not (self._is_sliced and searches.has_started(question, shape)):
-            before = question.seconds_spent
-            ending = searches.run_search(question, shape, seconds, self._time_budget)
-            spent = question.seconds_spent - before
+        # A started search continues elsewhere: the time of this decision is for shapes that may be easy.
+        if seconds > 0 and not (self._is_sliced and searches.has_started(query, shape)):
+            before = query.seconds_spent
+            ending = searches.run_search(query, shape, seconds, self._time_budget)
+            spent = query.seconds_spent - before
             self._seconds_left -= spent
             self._decision_seconds_left -= spent
             if ending is not None:
                 return ending
         if self._seconds_left <= 0:
-            return searches.give_up(question, shape)
-        searches.schedule_search(question, shape, self._time_budget)
+            return searches.give_up(query, shape)
+        searches.schedule_search(query, shape, self._time_budget)
         return None
 
 
@@ -279,7 +284,7 @@ def _describe_progress(ending: GaveUp) -> str:
 
 
 def encode_spec(claim: ResourceClaim) -> bytes:
-    """What a claim asks for, as a key: claims that ask the same have the same."""
+    """The spec of a claim as a cache key."""
     return write_json(claim.spec)
 
 
@@ -289,10 +294,10 @@ def _build_claim_signal(claim: ResourceClaim) -> Signal:
 
 def _build_wake_signals(pending_pod: PendingPod) -> frozenset[Signal]:
     classes = {
-        ask.device_class_name
+        allocation_request.device_class_name
         for claim in pending_pod.pending
         for request in claim.spec.devices.requests
-        for ask in (*request.first_available, *((request.exactly,) if request.exactly else ()))
+        for allocation_request in (*request.first_available, *((request.exactly,) if request.exactly else ()))
     }
     return frozenset(
         {_DEVICES, _NODES}
@@ -302,7 +307,7 @@ def _build_wake_signals(pending_pod: PendingPod) -> frozenset[Signal]:
 
 
 def _read_node_names(selector: NodeSelector) -> tuple[str, ...] | None:
-    """The names a selector means when it means nodes by name alone."""
+    """The node names of a selector that selects by name alone."""
     if len(selector.node_selector_terms) != 1:
         return None
     term = selector.node_selector_terms[0]

@@ -1,10 +1,10 @@
-"""Nodes that a pod asks for by their labels or names: its node selector and its node affinity.
+"""NodeAffinity: nodes that a pod selects by their labels or names.
 
-Theory of operation: `nodeSelector` and the required terms must both hold; what they match depends on nothing
-but the nodes, and a snapshot has the same mapping of nodes for as long as none of them changes. So the names
-are found once for all pods that ask the same, and remembered until a node changes. The same holds for the
+Theory of operation: `nodeSelector` and the required terms must both match; which nodes they match depends on
+the nodes only, and a snapshot has the same mapping of nodes as long as none of them changes. So the names are
+computed once for all pods that select the same, and cached until a node changes. The same holds for the
 weights of the preferred terms. A pod that names its node in every term, as those of a daemon set do, is
-looked up by that name and not remembered: there are as many such terms as nodes.
+looked up by that name and not cached: there are as many such terms as nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME = "NodeAffinity"
 
 MAX_CACHED: Final = 1024
-"""Questions that are remembered about one set of nodes."""
+"""Selections that are cached for one set of nodes."""
 
 _NO_MATCH = PluginRejection(
     NAME, "no match for the node selector or affinity", frozenset({Signal(Topic.NODES)})
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class _NodeCache:
-    """What was found out about one set of nodes; forgotten with the first question about another one."""
+    """Cached selections for one set of nodes; dropped with the first selection from another one."""
 
     entries: tuple[_Nodes, dict[Hashable, Any]] = field(default_factory=lambda: ({}, {}))
 
@@ -64,7 +64,7 @@ class NodeAffinityPlugin:
     _cache: _NodeCache = field(default_factory=_NodeCache, init=False, repr=False, compare=False)
 
     def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
-        """Only nodes that match what is required; better those that match what is preferred."""
+        """Require the required terms, and score the preferred ones."""
         spec = pending_pod.pod.spec
         if not spec.node_selector and spec.affinity is None:
             return None
@@ -131,7 +131,7 @@ def has_labels(wanted: _Labels, labels: Mapping[str, str]) -> bool:
 
 
 def _sum_weights(preferred: tuple[PreferredNode, ...], nodes: _Nodes) -> dict[str, int]:
-    """What the preferred terms give each node that gets anything; no weight is less than nothing."""
+    """The sum of the positive weights of the preferred terms for each matching node."""
     weights: dict[str, int] = {}
     for wish in preferred:
         if wish.weight <= 0:
@@ -143,4 +143,4 @@ def _sum_weights(preferred: tuple[PreferredNode, ...], nodes: _Nodes) -> dict[st
 
 
 def _build_score(weights: Mapping[str, int]) -> Callable[[NodeState], int]:
-    return lambda seat: weights.get(seat.node.metadata.name, 0)
+    return lambda node_state: weights.get(node_state.node.metadata.name, 0)

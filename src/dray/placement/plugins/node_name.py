@@ -1,4 +1,4 @@
-"""A pod that names its node goes there or nowhere."""
+"""NodeName: a pod that names its node runs there or nowhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NodeName:
     name: str = NAME
 
     def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
-        """Only the node that is named, if one is."""
+        """Restrict the pod to the node it names."""
         wanted = pending_pod.pod.spec.node_name
         return (
             PreFilterResult(node_names=frozenset({wanted}), other_nodes_rejection=_OTHER_NODE)

@@ -1,14 +1,14 @@
-"""Whether a node has room for a pod, and how full it is.
+"""NodeResourcesFit: whether a node has enough free resources for a pod, and how full it is.
 
-Theory of operation: for every resource the pod asks for, what the node can give less what its pods have must
-be enough; of a resource that the pod does not ask for, a node may be short. The number of pods is a resource
-like the others. Reasons hold what is the same for all nodes, the resource and how much the pod asks for, and
-not what is left on this one; they say whether the node has none of it, never had enough, or has too little
-left, because only the last can be helped by pods that leave.
+Theory of operation: for every resource the pod requests, the allocatable amount less the requests of its pods
+must be enough; a resource that the pod does not request may be overcommitted. The number of pods is a
+resource like the others. A reason has what is the same for all nodes, the resource and the requested amount,
+and not what is left on this one; it tells whether the node has none of it, never had enough, or has too
+little left, because only the last changes when pods leave.
 
-A score is the part of cpu and of memory that stays free (or is taken), in percent rounded down, and the mean
-of both rounded down, counted with the small amounts of containers that ask for nothing; a node without one
-of the two is judged by the other.
+The score is the fraction of CPU and of memory that stays free (or is used), in percent rounded down, and the
+mean of both rounded down, counted with default amounts for containers without requests; a node without one of
+the two is scored by the other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NodeResourcesFit:
     name: str = NAME
 
     def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult:
-        """No to nodes with too little of something; the others by how full they would be."""
+        """Reject nodes with too little of a resource; score the others by how full they would be."""
         return _build_result(pending_pod.requests, self.scoring)
 
 
@@ -60,11 +60,11 @@ def _build_result(requests: ResourceRequests, scoring: Scoring) -> PreFilterResu
     return PreFilterResult(filter=_build_filter(requests), score=_build_score(requests, _SHARES[scoring]))
 
 
-# --- room ---
+# --- shortages ---
 
 
 class _Shortage(StrEnum):
-    """How a resource is lacking; the words around its name."""
+    """Kinds of shortage, with the text around the name of the resource."""
 
     ABSENT = "no {}"
     TOO_SMALL = "too little {} in all"
@@ -78,8 +78,8 @@ def _build_filter(requests: ResourceRequests) -> Callable[[NodeState], PluginRej
     wanted = tuple(requests.amounts.items())
     known: dict[_Shortages, PluginRejection] = {}
 
-    def refuse(seat: NodeState) -> PluginRejection | None:
-        likeness = seat.group_key
+    def refuse(node_state: NodeState) -> PluginRejection | None:
+        likeness = node_state.group_key
         allocatable, used = likeness.traits.allocatable, likeness.requests.amounts
         for name, asked in wanted:
             if asked > allocatable.get(name, 0) - used.get(name, 0):
@@ -87,10 +87,10 @@ def _build_filter(requests: ResourceRequests) -> Callable[[NodeState], PluginRej
         else:
             return None
         shortages = _find_shortages(requests, allocatable, used) if allocatable else ()
-        verdict = known.get(shortages)
-        if verdict is None:
-            verdict = known[shortages] = _build_rejection(requests, shortages)
-        return verdict
+        rejection = known.get(shortages)
+        if rejection is None:
+            rejection = known[shortages] = _build_rejection(requests, shortages)
+        return rejection
 
     return refuse
 
@@ -111,7 +111,7 @@ def _find_shortages(
 
 
 def _build_rejection(requests: ResourceRequests, shortages: _Shortages) -> PluginRejection:
-    """The shortages in words; none at all is a node of which nobody has said what it can give."""
+    """The shortages as text; without any the node reports no allocatable resources."""
     if not shortages:
         return PluginRejection(NAME, "status.allocatable does not say what the node can give", _WAKES_GROWN)
     reason = ", ".join(_format_shortage(requests, name, shortage) for name, shortage in shortages)
@@ -128,7 +128,7 @@ def _format_shortage(requests: ResourceRequests, name: str, shortage: _Shortage)
     return f"{shortage.format(name)} (asks for {asked})"
 
 
-# --- fullness ---
+# --- scores ---
 
 _Share = Callable[[int, int], int]
 
@@ -147,8 +147,8 @@ _SHARES: dict[Scoring, _Share] = {Scoring.LEAST: _score_free, Scoring.MOST: _sco
 def _build_score(requests: ResourceRequests, share: _Share) -> Callable[[NodeState], int]:
     cpu, memory = requests.scored
 
-    def score(seat: NodeState) -> int:
-        likeness = seat.group_key
+    def score(node_state: NodeState) -> int:
+        likeness = node_state.group_key
         allocatable, (used_cpu, used_memory) = likeness.traits.allocatable, likeness.requests.scored
         cpus, memories = allocatable.get(CPU, 0), allocatable.get(MEMORY, 0)
         if cpus > 0 and memories > 0:

@@ -1,4 +1,4 @@
-"""Nodes that take no new pods: cordoned by their administrator."""
+"""NodeUnschedulable: cordoned nodes take no new pods."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class NodeUnschedulable:
     name: str = NAME
 
     def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
-        """No to cordoned nodes, unless the pod tolerates that."""
+        """Reject cordoned nodes, unless the pod tolerates that."""
         return None if is_tolerated(_CORDON_TAINT, pending_pod.pod.spec.tolerations) else _RESULT

@@ -1,6 +1,6 @@
-"""Taints of nodes: those that keep a pod away, and those that make a node less welcome.
+"""TaintToleration: taints of nodes that reject a pod, and those that lower the score of a node.
 
-Taints with the effects `NoSchedule` and `NoExecute` refuse a pod that does not tolerate them; those with
+Taints with the effects `NoSchedule` and `NoExecute` reject a pod that does not tolerate them; those with
 `PreferNoSchedule` only count against the node. The reason names key and effect and not the value: values may
 differ from node to node, and a thousand nodes should not give a thousand reasons.
 """
@@ -34,7 +34,7 @@ class TaintToleration:
     name: str = NAME
 
     def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult:
-        """No to taints that the pod does not tolerate; fewer of the milder ones are better."""
+        """Reject nodes with taints that the pod does not tolerate; prefer fewer `PreferNoSchedule` ones."""
         tolerations = pending_pod.pod.spec.tolerations
         if not tolerations:
             return _NO_TOLERATIONS
@@ -46,8 +46,8 @@ class TaintToleration:
 
 
 def _build_filter(tolerations: tuple[Toleration, ...]) -> Callable[[NodeState], PluginRejection | None]:
-    def refuse(seat: NodeState) -> PluginRejection | None:
-        for taint in seat.group_key.traits.taints:
+    def refuse(node_state: NodeState) -> PluginRejection | None:
+        for taint in node_state.group_key.traits.taints:
             if taint.effect in _BLOCKING_EFFECTS and not is_tolerated(taint, tolerations):
                 return _build_rejection(taint)
         return None
@@ -56,9 +56,9 @@ def _build_filter(tolerations: tuple[Toleration, ...]) -> Callable[[NodeState], 
 
 
 def _build_score(tolerations: tuple[Toleration, ...]) -> Callable[[NodeState], int]:
-    def count(seat: NodeState) -> int:
+    def count(node_state: NodeState) -> int:
         found = 0
-        for taint in seat.group_key.traits.taints:
+        for taint in node_state.group_key.traits.taints:
             if taint.effect == _PREFERRED_EFFECT and not is_tolerated(taint, tolerations):
                 found += 1
         return found

@@ -78,16 +78,11 @@ def is_write(call: ApiCall) -> bool:
     return call.verb in _NON_RESOURCE_WRITES
 
 
-def format_event_time(moment: datetime) -> str:
-    """Format a time in UTC with microseconds."""
-    return format_micro_timestamp(moment)
-
-
 def build_received_event(request: ApiRequest, now: datetime) -> AuditEvent:
     """Build the line that is written before a change is carried out."""
     return AuditEvent(
         event="received",
-        time=format_event_time(now),
+        time=format_micro_timestamp(now),
         id=redact(request.audit_id),
         user=redact(request.user.name),
         source=request.source,
@@ -102,7 +97,7 @@ def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: dateti
     secret = has_secret_body(call)
     return AuditEvent(
         event="complete",
-        time=format_event_time(now),
+        time=format_micro_timestamp(now),
         id=redact(request.audit_id),
         user=redact(request.user.name),
         groups=tuple(map(redact, request.user.groups)),
@@ -130,7 +125,7 @@ def build_internal_event(change: ObjectChange, now: datetime) -> AuditEvent:
     """Build the line of a change that the server makes by itself."""
     return AuditEvent(
         event="inside",
-        time=format_event_time(now),
+        time=format_micro_timestamp(now),
         user=change.request.user.name,
         agent=change.request.headers.get("user-agent", ""),
         verb=change.operation,
@@ -144,8 +139,10 @@ def build_internal_event(change: ObjectChange, now: datetime) -> AuditEvent:
 
 def build_annotation_event(audit_id: str, annotations: Mapping[str, str], now: datetime) -> AuditEvent:
     """Build the line of the audit annotations of webhooks for a request."""
-    told = {redact(name): redact(value) for name, value in annotations.items()}
-    return AuditEvent(event="annotated", time=format_event_time(now), id=redact(audit_id), annotations=told)
+    redacted = {redact(name): redact(value) for name, value in annotations.items()}
+    return AuditEvent(
+        event="annotated", time=format_micro_timestamp(now), id=redact(audit_id), annotations=redacted
+    )
 
 
 def hash_body(body: bytes) -> str:

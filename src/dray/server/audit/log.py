@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.clock import Clock
+from dray.clock import Clock, format_micro_timestamp
 from dray.server.admission.change import ObjectChange
 from dray.server.audit.events import (
     DENIAL_CODES,
@@ -39,7 +39,6 @@ from dray.server.audit.events import (
     build_complete_event,
     build_internal_event,
     build_received_event,
-    format_event_time,
     is_write,
 )
 from dray.server.audit.log_file import AuditLogFile
@@ -57,7 +56,7 @@ Once is no sign: on a busy machine a process may be suspended anywhere.
 MAX_DENIALS_PER_SECOND = 20
 """Further denials are counted and not written, or strangers could rotate older lines out of the log."""
 _MISSING_EVENTS = ("dropped", "withheld")
-_MISSING_NOTES = ("lines found no room", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
+_MISSING_NOTES = ("lines did not fit into the queue", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -205,7 +204,7 @@ class AuditLog:
         return False
 
     def _encode_event(self, event: str) -> bytes:
-        return _ENCODER.encode(AuditEvent(event, format_event_time(self._clock.now())))
+        return _ENCODER.encode(AuditEvent(event, format_micro_timestamp(self._clock.now())))
 
     def _try_write(self, line: bytes) -> bool:
         """Write a line at once, if possible; returns whether it was written."""
@@ -252,13 +251,13 @@ class AuditLog:
         if self._busy or not (self._queue or self.write_error):
             return
         items, self._queue = self._queue, []
-        lines, told = [*(item.line for item in items), *self._build_notes()], self._missing_counts
+        lines, counts = [*(item.line for item in items), *self._build_notes()], self._missing_counts
         if self._should_offload():
             self._busy = True
             work = self._loop.run_in_executor(None, self._append_lines, lines)
-            work.add_done_callback(lambda done: self._complete_batch(items, told, done.result()))
+            work.add_done_callback(lambda done: self._complete_batch(items, counts, done.result()))
         else:
-            self._complete_batch(items, told, self._append_lines(lines))
+            self._complete_batch(items, counts, self._append_lines(lines))
 
     def _append_lines(self, lines: list[bytes]) -> str:
         """Write lines; returns the error, if any. Runs in the event loop or in a thread."""
@@ -312,11 +311,13 @@ class AuditLog:
         ):
             if now > before:
                 lines.append(
-                    AuditEvent(event, format_event_time(self._clock.now()), count=now - before, note=note)
+                    AuditEvent(
+                        event, format_micro_timestamp(self._clock.now()), count=now - before, note=note
+                    )
                 )
         if self.write_error:
             note = f"could not be written: {self.write_error}"
-            lines.append(AuditEvent("resumed", format_event_time(self._clock.now()), note=note))
+            lines.append(AuditEvent("resumed", format_micro_timestamp(self._clock.now()), note=note))
         return [_ENCODER.encode(line) for line in lines]
 
     async def _sync_periodically(self) -> None:

@@ -110,10 +110,10 @@ class SchemaBuilder:
         shape = kind.cls
         schema: Schema = {"description": get_struct_doc(shape), "type": "object"}
         self.schemas[name] = schema
-        words = get_field_docs(shape)
+        descriptions = get_field_docs(shape)
         schema["properties"] = {
             field.encode_name: self._build_field(field.type, structure.get_field(field.encode_name))
-            | {"description": words.get(field.encode_name, "")}
+            | {"description": descriptions.get(field.encode_name, "")}
             for field in kind.fields
         }
         if structure.atomic:

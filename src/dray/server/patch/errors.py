@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from dray.errors import DrayError
+
 BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
 TOO_LARGE: Final = 413
@@ -14,7 +16,7 @@ CANNOT_APPLY: Final = "the server rejected our request due to an error in our re
 """The prefix of Kubernetes for a well-formed patch that does not fit the object."""
 
 
-class PatchError(Exception):
+class PatchError(DrayError):
     """A patch that is not applied, with the code of the response."""
 
     def __init__(self, code: int, message: str) -> None:

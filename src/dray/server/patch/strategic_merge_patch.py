@@ -6,20 +6,18 @@ lists are replaced. A patch may have directives: `$patch` on a map or list item 
 `merge`), `$retainKeys` (only these keys remain), `$deleteFromPrimitiveList/FIELD` and
 `$setElementOrder/FIELD`. Items that a patch names keep its order; those that only the object has stay before
 the items they preceded.
-
-`schema` describes the lists; `list_order` arranges their items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dray.api.kinds import Kind
 from dray.server.patch.errors import build_inapplicable, build_malformed
 from dray.server.patch.limits import check_depth
-from dray.server.patch.list_order import IdentifyItem, arrange_items, identify_by_key, identify_by_value
 from dray.server.patch.schema.kind_structures import Structure, get_structure
+from dray.server.patch.schema.path_elements import encode_json_text
 
 Document = dict[str, Any]
 
@@ -28,6 +26,9 @@ _RETAIN: Final = "$retainKeys"
 _DELETE_VALUES: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
 _KNOWN_DIRECTIVES: Final = ("replace", "delete", "merge")
+
+_IdentifyItem = Callable[[Any], str | None]
+"""Identifies an item among others, as text; None when the item has no identity."""
 
 
 def apply(kind: Kind, document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
@@ -85,7 +86,7 @@ def _merge_list(structure: Structure, original: list[Any], patch: list[Any]) -> 
     key = structure.merge_key
     if not key:
         raise build_inapplicable("a list of objects without a merge key cannot be merged")
-    identity = identify_by_key(key)
+    identity = _identify_by_key(key)
     replaced = False
     items: dict[str, Any] = {}
     deleted: set[str] = set()
@@ -108,14 +109,14 @@ def _merge_list(structure: Structure, original: list[Any], patch: list[Any]) -> 
         merged[mark] = (
             _merge_map(structure.element, merged[mark], item) if mark in merged else _clean_addition(item)
         )
-    return [merged[mark] for mark in arrange_items(list(merged), list(items), list(known))]
+    return [merged[mark] for mark in _arrange_items(list(merged), list(items), list(known))]
 
 
 def _merge_values(original: list[Any], patch: list[Any]) -> list[Any]:
-    known = {identify_by_value(item): item for item in original}
-    items = {identify_by_value(item): item for item in patch}
+    known = {_identify_by_value(item): item for item in original}
+    items = {_identify_by_value(item): item for item in patch}
     merged = {**known, **items}
-    return [merged[mark] for mark in arrange_items(list(merged), list(items), list(known))]
+    return [merged[mark] for mark in _arrange_items(list(merged), list(items), list(known))]
 
 
 def _reorder_list(structure: Structure, merged: Document, name: str, sources: tuple[Any, Any, Any]) -> None:
@@ -127,7 +128,7 @@ def _reorder_list(structure: Structure, merged: Document, name: str, sources: tu
     if not isinstance(there, list):
         return
     key = structure.merge_key
-    identity = identify_by_key(key) if key else identify_by_value
+    identity = _identify_by_key(key) if key else _identify_by_value
     order = [_get_identity(identity, item, key) for item in wanted]
     named = [
         _get_identity(identity, item, key)
@@ -138,10 +139,10 @@ def _reorder_list(structure: Structure, merged: Document, name: str, sources: tu
         raise build_malformed(f"the order in patch list `{name}` doesn't match `{_ORDER}{name}`")
     items = {_get_identity(identity, item, key): item for item in there}
     before = [_get_identity(identity, item, key) for item in original] if isinstance(original, list) else []
-    merged[name] = [items[mark] for mark in arrange_items(list(items), order, before)]
+    merged[name] = [items[mark] for mark in _arrange_items(list(items), order, before)]
 
 
-def _get_identity(identity: IdentifyItem, item: Any, key: str) -> str:
+def _get_identity(identity: _IdentifyItem, item: Any, key: str) -> str:
     mark = identity(item)
     if mark is None:
         raise build_inapplicable(f"an item of a list does not contain its merge key `{key}`")
@@ -164,11 +165,11 @@ def _retain_keys(original: Document, patch: Document) -> Document:
     keys = patch[_RETAIN]
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise build_malformed(f"`{_RETAIN}` is a list of names")
-    strangers = [
+    unnamed = [
         name for name, value in patch.items() if name[0:1] != "$" and value is not None and name not in keys
     ]
-    if strangers:
-        raise build_malformed(f"`{_RETAIN}` does not name `{strangers[0]}`, which the patch sets")
+    if unnamed:
+        raise build_malformed(f"`{_RETAIN}` does not name `{unnamed[0]}`, which the patch sets")
     return {name: value for name, value in original.items() if name in keys}
 
 
@@ -177,8 +178,8 @@ def _delete_values(merged: Document, name: str, values: Any) -> None:
         raise build_malformed(f"`{_DELETE_VALUES}{name}` is a list of values")
     there = merged.get(name)
     if isinstance(there, list):
-        gone = {identify_by_value(value) for value in values}
-        merged[name] = [value for value in there if identify_by_value(value) not in gone]
+        gone = {_identify_by_value(value) for value in values}
+        merged[name] = [value for value in there if _identify_by_value(value) not in gone]
 
 
 def _drop_name(item: Document, name: str) -> Document:
@@ -203,3 +204,41 @@ def _clean_value(value: Document) -> Document:
 
 def _is_directive(name: str) -> bool:
     return name in (_DIRECTIVE, _RETAIN) or name.startswith((_DELETE_VALUES, _ORDER))
+
+
+def _identify_by_value(item: Any) -> str:
+    """Identify a plain value by itself."""
+    return encode_json_text(item)
+
+
+def _identify_by_key(key: str) -> _IdentifyItem:
+    """Identify an object by one of its fields."""
+
+    def identify_item(item: Any) -> str | None:
+        if not isinstance(item, dict) or item.get(key) is None:
+            return None
+        return encode_json_text(item[key])
+
+    return identify_item
+
+
+def _arrange_items(items: Sequence[str], patched: Sequence[str], original: Sequence[str]) -> list[str]:
+    """Arrange all items, given those a patch names and the order of the object.
+
+    The items of the patch keep its order, and the others that of the object. An item that only the object has
+    stays before an item of the patch that it preceded; otherwise the patch goes first.
+    """
+    there = set(items)
+    chosen = [mark for mark in dict.fromkeys(patched) if mark in there]
+    places = {mark: place for place, mark in enumerate(original)}
+    named = set(chosen)
+    others = sorted((mark for mark in items if mark not in named), key=lambda mark: places.get(mark, 0))
+    result: list[str] = []
+    waiting = 0
+    for mark in chosen:
+        place = places.get(mark)
+        while waiting < len(others) and place is not None and places.get(others[waiting], place) < place:
+            result.append(others[waiting])
+            waiting += 1
+        result.append(mark)
+    return result + others[waiting:]

@@ -41,7 +41,7 @@ def _render_node_roles(node: Any, _: TableContext) -> str:
 
 
 def _build_address_cell(kind: str) -> RenderCell:
-    def cell(node: Any, _: TableContext) -> str:
+    def render_address(node: Any, _: TableContext) -> str:
         found = (
             get_text(one, "address")
             for one in get_list(node, "status.addresses")
@@ -49,7 +49,7 @@ def _build_address_cell(kind: str) -> RenderCell:
         )
         return next(found, NONE)
 
-    return cell
+    return render_address
 
 
 NODES: Final = (
@@ -78,19 +78,19 @@ NAMESPACES: Final = (
 )
 
 
-def _render_first_seen(event: Any, scene: TableContext) -> str:
-    return format_age(get_path(event, "firstTimestamp") or get_path(event, "eventTime"), scene.now)
+def _render_first_seen(event: Any, context: TableContext) -> str:
+    return format_age(get_path(event, "firstTimestamp") or get_path(event, "eventTime"), context.now)
 
 
 def _count_occurrences(event: Any, _: TableContext) -> int:
     return get_number(event, "series.count") or get_number(event, "count") or 1
 
 
-def _render_last_seen(event: Any, scene: TableContext) -> str:
-    first = _render_first_seen(event, scene)
+def _render_last_seen(event: Any, context: TableContext) -> str:
+    first = _render_first_seen(event, context)
     moment = get_path(event, "series.lastObservedTime") or get_path(event, "lastTimestamp")
-    last = format_age(moment, scene.now) if moment else first
-    times = _count_occurrences(event, scene)
+    last = format_age(moment, context.now) if moment else first
+    times = _count_occurrences(event, context)
     return f"{last} (x{times} over {first})" if times > 1 else last
 
 
@@ -138,13 +138,13 @@ LEASE_CANDIDATES: Final = (
 
 
 def _build_quota_cell(is_included: Callable[[str], bool]) -> RenderCell:
-    def cell(quota: Any, _: TableContext) -> str:
+    def render_quota(quota: Any, _: TableContext) -> str:
         hard = get_map(quota, "status.hard") or get_map(quota, "spec.hard")
         used = get_map(quota, "status.used")
         names = (name for name in sorted(hard) if is_included(name))
         return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in names)
 
-    return cell
+    return render_quota
 
 
 def _is_limit(name: str) -> bool:
@@ -191,13 +191,13 @@ SECRETS: Final = (
 
 
 def _build_subjects_cell(kind: str, *, in_namespace: bool = False) -> RenderCell:
-    def cell(binding: Any, _: TableContext) -> str:
+    def render_subjects(binding: Any, _: TableContext) -> str:
         found = (one for one in get_list(binding, "subjects") if get_text(one, "kind") == kind)
         if in_namespace:
             return ", ".join(f"{get_text(one, 'namespace')}/{get_text(one, 'name')}" for one in found)
         return ", ".join(get_text(one, "name") for one in found)
 
-    return cell
+    return render_subjects
 
 
 def _render_role_ref(binding: Any, _: TableContext) -> str:
@@ -224,8 +224,10 @@ RUNTIME_CLASSES: Final = (NAME, TableColumn("Handler", build_text_cell("handler"
 
 
 def _render_signing_state(request: Any, _: TableContext) -> str:
-    words = [get_text(one, "type") for one in get_list(request, "status.conditions")]
-    return ",".join(words or ["Pending"]) + (",Issued" if get_text(request, "status.certificate") else "")
+    conditions = [get_text(one, "type") for one in get_list(request, "status.conditions")]
+    return ",".join(conditions or ["Pending"]) + (
+        ",Issued" if get_text(request, "status.certificate") else ""
+    )
 
 
 SIGNING_REQUESTS: Final = (

@@ -123,7 +123,7 @@ def build_number_cell(path: str) -> RenderCell:
 
 def build_age_cell(path: str) -> RenderCell:
     """Build a renderer of the age of the time at a path."""
-    return lambda document, scene: format_age(get_path(document, path), scene.now)
+    return lambda document, context: format_age(get_path(document, path), context.now)
 
 
 def build_number_column(title: str, path: str) -> TableColumn:

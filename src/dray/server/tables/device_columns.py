@@ -40,13 +40,13 @@ def render_claim_state(claim: Any, _: TableContext) -> str:
     """Return the state in the words of Kubernetes, which scripts look for."""
     deleted = get_path(claim, "metadata.deletionTimestamp") is not None
     allocated = get_path(claim, "status.allocation") is not None
-    words = [
+    states = [
         "deleted" if deleted else "",
         "pending" if not (deleted or allocated) else "",
         "allocated" if allocated else "",
         "reserved" if allocated and get_list(claim, "status.reservedFor") else "",
     ]
-    return ",".join(filter(None, words))
+    return ",".join(filter(None, states))
 
 
 def _render_claim_node(claim: Any, _: TableContext) -> str:
@@ -112,8 +112,8 @@ def _explain_pending(claim: Any, context: TableContext) -> str:
         if get_text(owner, "kind") == "Pod"
     ]
     if owners:
-        held = context.cache.get(pods, namespace, owners[0])
-        return _explain_unscheduled(held.document) if held is not None else ""
+        stored = context.cache.get(pods, namespace, owners[0])
+        return _explain_unscheduled(stored.document) if stored is not None else ""
     if namespace not in context.pending_reasons:
         context.pending_reasons[namespace] = _explain_waiting_claims(context.cache, pods, namespace)
     return context.pending_reasons[namespace].get(name, "")
@@ -124,9 +124,9 @@ def _explain_waiting_claims(cache: WatchCache, pods: Kind, namespace: str) -> di
     found: dict[str, str] = {}
     if cache.count(pods) > MAX_PODS_SCANNED:
         return found
-    for held in cache.list_objects(pods, namespace):
-        if b'"resourceClaims"' in held.value and b'"PodScheduled"' in held.value:
-            pod = held.document
+    for stored in cache.list_objects(pods, namespace):
+        if b'"resourceClaims"' in stored.value and b'"PodScheduled"' in stored.value:
+            pod = stored.document
             why = _explain_unscheduled(pod)
             found |= dict.fromkeys(list_claim_names(pod), why) if why else {}
     return found
@@ -189,8 +189,8 @@ class SliceSummary(msgspec.Struct, frozen=True):
     spec: _SliceSpecView = _SliceSpecView()
 
     @classmethod
-    def from_stored(cls, held: StoredObject) -> SliceSummary:
-        return _SUMMARY_DECODER.decode(held.value)
+    def from_stored(cls, stored: StoredObject) -> SliceSummary:
+        return _SUMMARY_DECODER.decode(stored.value)
 
 
 _SUMMARY_DECODER = msgspec.json.Decoder(SliceSummary)
@@ -215,21 +215,21 @@ def count_free_devices(summary: SliceSummary, context: TableContext) -> int:
 
 
 SLICES: Final = (
-    TableColumn("Name", lambda glance, _: glance.metadata.name, about=NAME.about, format="name"),
+    TableColumn("Name", lambda summary, _: summary.metadata.name, about=NAME.about, format="name"),
     TableColumn("Node", _render_slice_node, about="The node that reaches the devices"),
     TableColumn(
         "Driver",
-        lambda glance, _: glance.spec.driver,
+        lambda summary, _: summary.spec.driver,
         about="The driver that publishes and prepares the devices",
     ),
-    TableColumn("Pool", lambda glance, _: glance.spec.pool.name, about="The pool this slice is a part of"),
+    TableColumn("Pool", lambda summary, _: summary.spec.pool.name, about="The pool this slice is a part of"),
     TableColumn(
-        "Devices", lambda glance, _: len(glance.spec.devices), about="Number of devices", type="integer"
+        "Devices", lambda summary, _: len(summary.spec.devices), about="Number of devices", type="integer"
     ),
     TableColumn("Free", count_free_devices, about="Number of devices that nobody has", type="integer"),
     TableColumn(
         "Age",
-        lambda glance, scene: format_age(glance.metadata.creation_timestamp, scene.now),
+        lambda summary, context: format_age(summary.metadata.creation_timestamp, context.now),
         about=AGE.about,
     ),
 )

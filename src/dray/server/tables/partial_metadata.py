@@ -20,17 +20,17 @@ class _Envelope(msgspec.Struct, frozen=True):
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
-def read_metadata(held: StoredObject) -> msgspec.Raw:
+def read_metadata(stored: StoredObject) -> msgspec.Raw:
     """Return the metadata of an object as JSON, with its version."""
-    kept = bytes(_ENVELOPE.decode(held.value).metadata)
-    comma = b"" if kept == b"{}" else b","
-    return msgspec.Raw(b'{"resourceVersion":"%d"%s%s' % (held.revision, comma, kept[1:]))
+    metadata = bytes(_ENVELOPE.decode(stored.value).metadata)
+    comma = b"" if metadata == b"{}" else b","
+    return msgspec.Raw(b'{"resourceVersion":"%d"%s%s' % (stored.revision, comma, metadata[1:]))
 
 
-def build_partial_metadata(held: StoredObject, version: str = "v1") -> dict[str, Any]:
+def build_partial_metadata(stored: StoredObject, version: str = "v1") -> dict[str, Any]:
     """Return an object as `PartialObjectMetadata`."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": read_metadata(held),
+        "metadata": read_metadata(stored),
     }

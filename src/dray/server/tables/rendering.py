@@ -95,19 +95,19 @@ def build_column_definitions(kind: Kind) -> list[dict[str, Any]]:
 
 def build_row(
     kind: Kind,
-    held: StoredObject,
+    stored: StoredObject,
     *,
     now: datetime,
     include: str = "Metadata",
     cache: WatchCache | None = None,
 ) -> dict[str, Any]:
     """Render one object as a row with its `Metadata`, `Object` or `None`, as `include` says."""
-    return _build_row(kind, held, TableContext(now, cache), include)
+    return _build_row(kind, stored, TableContext(now, cache), include)
 
 
 def build_table(
     kind: Kind,
-    held: Sequence[StoredObject],
+    stored: Sequence[StoredObject],
     *,
     now: datetime,
     include: str = "Metadata",
@@ -115,13 +115,13 @@ def build_table(
     version: str = "v1",
 ) -> dict[str, Any]:
     """Render objects as a table; the caller adds the metadata of the list."""
-    scene = TableContext(now, cache)
+    context = TableContext(now, cache)
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": {},
         "columnDefinitions": build_column_definitions(kind),
-        "rows": [_build_row(kind, one, scene, include) for one in held],
+        "rows": [_build_row(kind, one, context, include) for one in stored],
     }
 
 
@@ -129,12 +129,12 @@ def _get_columns(kind: Kind) -> Columns:
     return _COLUMNS.get((kind.group, kind.name), _PLAIN)
 
 
-def _build_row(kind: Kind, held: StoredObject, context: TableContext, include: str) -> dict[str, Any]:
+def _build_row(kind: Kind, stored: StoredObject, context: TableContext, include: str) -> dict[str, Any]:
     reading = _DECODERS.get((kind.group, kind.name))
-    glance = held.document if reading is None else reading(held)
-    cells = [column.render(glance, context) for column in _get_columns(kind)]
+    content = stored.document if reading is None else reading(stored)
+    cells = [column.render(content, context) for column in _get_columns(kind)]
     if include == "None":
         return {"cells": cells}
     if include == "Object":
-        return {"cells": cells, "object": msgspec.Raw(encode_object(kind, kind.version, held))}
-    return {"cells": cells, "object": build_partial_metadata(held)}
+        return {"cells": cells, "object": msgspec.Raw(encode_object(kind, kind.version, stored))}
+    return {"cells": cells, "object": build_partial_metadata(stored)}

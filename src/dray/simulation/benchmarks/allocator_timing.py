@@ -1,21 +1,21 @@
-"""Timing the allocator: how long an answer takes, beside a reference, and what the story of it costs.
+"""Timing of the allocator: how long an answer takes, compared with a reference, and what the trace costs.
 
 Theory of operation: an operation is what a scheduler does for one pod: normalise its claims, search (on one
-node, or over all of them with one search per shape) and assemble results for the node that was chosen. Three
-times are measured, each the best of several, because on a shared machine the rest is somebody else's time:
+node, or over all of them with one search per shape) and build results for the chosen node. Three times are
+measured, each the best of several, because on a shared machine the rest is time of other processes:
 
-- *first*: a claim nobody asked before. The slices are prepared, as they are kept between pods, and the
-  expressions are compiled, as they are in the reference. Every repetition has a stock of its own and claims
-  decoded once more, both made outside of the measured time, so that nothing can be remembered of them.
-- *repeated*: the same claims on the same stock again, as for the second of many equal pods.
-- *cold*: everything, from slices that nobody prepared and expressions that nobody compiled.
+- *first*: claims that were never asked before. The slices are prepared, as they are kept between pods, and
+  the expressions are compiled, as they are in the reference. Every repetition has an inventory of its own and
+  newly decoded claims, both built outside of the measured time, so that no cache helps.
+- *repeated*: the same claims on the same inventory again, as for the second of many equal pods.
+- *cold*: everything, from unprepared slices and uncompiled expressions.
 
-Reference times are scaled by calibration: the same loop is run here, and the machine that takes twice as long
-for it is granted twice the time.
+Reference times are scaled by calibration: the same loop runs here, and a machine that takes twice as long for
+it is allowed twice the time.
 
-What beats cost is measured by telling them again: the beats of a search are recorded, then built and yielded
-once more by a generator that does nothing else. Nothing but the telling remains, so its share of the time of
-the whole search is what the story adds.
+The cost of trace events is measured by replaying them: the events of a search are recorded, then built and
+yielded once more by a generator that does nothing else. Its share of the time of the whole search is the cost
+of the trace.
 """
 
 from __future__ import annotations
@@ -163,13 +163,13 @@ class ScenarioRun:
         self._first = self._repeated = self._cold = self._trace_time = float("inf")
         self._replay_trace: Callable[[], object] | None = None
         try:
-            ask = normalize_claims(scenario.claims, self._inventory.classes.get)
+            allocation_request = normalize_claims(scenario.claims, self._inventory.classes.get)
         except UnanswerableClaimError:
             return
-        _compile_all(ask)
+        _compile_all(allocation_request)
         if scenario.kind == "micro":
-            story = list(search(ask, self._inventory.get_node_view(scenario.nodes[-1]).shape))
-            self._replay_trace = _build_trace_replay(story)
+            trace = list(search(allocation_request, self._inventory.get_node_view(scenario.nodes[-1]).shape))
+            self._replay_trace = _build_trace_replay(trace)
 
     def run(self) -> None:
         """Measure for a while; not again when the scenario is one that takes long."""
@@ -195,26 +195,26 @@ class ScenarioRun:
 
     def _prepare_inventory(self) -> DeviceInventory:
         """A stock of its own, with everything prepared that does not depend on the claims."""
-        stock = self._scenario.build_inventory(CelSelectorEvaluator(compile_stored_selector))
+        inventory = self._scenario.build_inventory(CelSelectorEvaluator(compile_stored_selector))
         for node in self._scenario.nodes:
-            stock.get_node_view(node)
-        return stock
+            inventory.get_node_view(node)
+        return inventory
 
     def _build_cold_run(self) -> Callable[[], object]:
         claims, scenario = self._scenario.decode_claims(), self._scenario
 
         def work() -> None:
-            judge: DeviceSelectorEvaluator = CelSelectorEvaluator(cache(compile_uncached))
-            self._build_operation(scenario.build_inventory(judge), claims)()
+            evaluator: DeviceSelectorEvaluator = CelSelectorEvaluator(cache(compile_uncached))
+            self._build_operation(scenario.build_inventory(evaluator), claims)()
 
         return work
 
     def _measure_first(self) -> float:
-        """Microseconds of the first answer, the best of several stocks."""
+        """Microseconds of the first answer, the best of several inventories."""
         best, start = float("inf"), self._clock()
         for _ in range(FIRST_RUNS):
-            stock, claims = self._prepare_inventory(), self._scenario.decode_claims()
-            best = min(best, _measure_micros(self._build_operation(stock, claims), self._clock))
+            inventory, claims = self._prepare_inventory(), self._scenario.decode_claims()
+            best = min(best, _measure_micros(self._build_operation(inventory, claims), self._clock))
             if self._clock() - start > MAX_SCENARIO_SECONDS:
                 break
         return best
@@ -258,9 +258,9 @@ class ScenarioRun:
         """How the search ends on the last node, and whether that is what is expected."""
         scenario = self._scenario
         if scenario.vector is not None:
-            judge = CelSelectorEvaluator(compile_stored_selector)
-            ours = answer_vector(scenario.vector, judge)
-            verdict = compare_answer(scenario.vector, ours, judge)
+            evaluator = CelSelectorEvaluator(compile_stored_selector)
+            ours = answer_vector(scenario.vector, evaluator)
+            verdict = compare_answer(scenario.vector, ours, evaluator)
             return ScenarioOutcome(ours.kind.value, verdict.is_good, gave_up=ours.kind is AnswerKind.GAVE_UP)
         got = allocate(self._inventory, scenario.claims, scenario.nodes[-1], new_share_id=self._new_share_id)
         if isinstance(got.ending, GaveUp):
@@ -281,8 +281,8 @@ class ScenarioRun:
 def _compile_all(allocation_request: AllocationRequest) -> None:
     """Compile every expression that the claims can meet, as the reference had done."""
     for choice in allocation_request.choices:
-        for want in choice.alternatives:
-            for _owner, expression in want.selectors:
+        for alternative in choice.alternatives:
+            for _owner, expression in alternative.selectors:
                 compile_stored_selector(expression)
 
 
@@ -293,33 +293,39 @@ def _run_cycle(
     new_share_id: Callable[[], str],
 ) -> object:
     """One pod over all nodes: a search per shape, and results for the first node that fits."""
-    ask = normalize_claims(claims, inventory.classes.get)
+    allocation_request = normalize_claims(claims, inventory.classes.get)
     best = None
-    for view, ending in search_nodes(inventory, ask, nodes):
+    for view, ending in search_nodes(inventory, allocation_request, nodes):
         if best is None and isinstance(ending, Solved):
             best = view, ending
     if best is None:
         return None
     view, solved = best
-    return build_allocations(ask, view, solved.picks, new_share_id=new_share_id)
+    return build_allocations(allocation_request, view, solved.picks, new_share_id=new_share_id)
 
 
 def _build_trace_replay(trace: list[TraceEvent]) -> Callable[[], object]:
-    """Work that builds and yields the beats of a story once more, and does nothing else."""
-    took = [beat for beat in trace if isinstance(beat, CandidateTaken)]
-    dead = [beat for beat in trace if isinstance(beat, DeadEnd)]
-    picks = [(beat.pick, list(beat.refused)) for beat in took]
+    """Work that builds and yields the trace events of a trace once more, and does nothing else."""
+    took = [event for event in trace if isinstance(event, CandidateTaken)]
+    dead = [event for event in trace if isinstance(event, DeadEnd)]
+    picks = [(event.pick, list(event.refused)) for event in took]
     ends = [
-        (beat.point.choice, beat.point.alternative, beat.point.device_index, list(beat.refused), beat.blocker)
-        for beat in dead
+        (
+            event.point.choice,
+            event.point.alternative,
+            event.point.device_index,
+            list(event.refused),
+            event.blocker,
+        )
+        for event in dead
     ]
     ending = trace[-1]
 
     def told() -> Iterator[TraceEvent]:
         for pick, refused in picks:
             yield CandidateTaken(pick, tuple(refused))
-        for choice, want, nth, refused, short in ends:
-            yield DeadEnd(SearchPoint(choice, want, nth), tuple(refused), short)
+        for choice, alternative, nth, refused, short in ends:
+            yield DeadEnd(SearchPoint(choice, alternative, nth), tuple(refused), short)
         yield ending
 
     def drain() -> None:

@@ -57,18 +57,26 @@ def measure_cycles(nodes: int, shapes: int, clock: Callable[[], float] = time.pe
     slices, sharing = _share_slices(generate_slices(nodes, shapes), clock)
     claim = build_claim()
     start = clock()
-    door = AllocatorGateFilter.from_overrides({})
-    stock = DeviceInventory(
-        door.admit_slices(slices), [build_device_class()], DeviceUsage(), door.build_selector_evaluator()
+    gate_filter = AllocatorGateFilter.from_overrides({})
+    inventory = DeviceInventory(
+        gate_filter.admit_slices(slices),
+        [build_device_class()],
+        DeviceUsage(),
+        gate_filter.build_selector_evaluator(),
     )
-    ask = normalize_claims([claim], stock.classes.get)
+    allocation_request = normalize_claims([claim], inventory.classes.get)
     prepared = clock()
-    first = _run_cycle(stock, ask, machines)
+    first = _run_cycle(inventory, allocation_request, machines)
     cold = clock()
-    again = min(_measure_seconds(lambda: _run_cycle(stock, ask, machines), clock) for _ in range(3))
-    taken = _allocate_claim(first, ask, claim)
-    busier = [stock.replace_usage(stock.usage.add_claims([taken])) for _ in range(3)]
-    changed = min(_measure_seconds(partial(_run_cycle, changed, ask, machines), clock) for changed in busier)
+    again = min(
+        _measure_seconds(lambda: _run_cycle(inventory, allocation_request, machines), clock) for _ in range(3)
+    )
+    taken = _allocate_claim(first, allocation_request, claim)
+    busier = [inventory.replace_usage(inventory.usage.add_claims([taken])) for _ in range(3)]
+    changed = min(
+        _measure_seconds(partial(_run_cycle, changed, allocation_request, machines), clock)
+        for changed in busier
+    )
     return CycleTimings(
         nodes,
         shapes,
@@ -242,13 +250,16 @@ def _read_peak_memory() -> float:
 
 def _print_measurement(nodes: int, shapes: int) -> None:
     before = _read_peak_memory()
-    door = AllocatorGateFilter.from_overrides({})
+    gate_filter = AllocatorGateFilter.from_overrides({})
     kept = map(DeviceInterner().intern_devices, generate_slices(nodes, shapes))
-    stock = DeviceInventory(
-        door.admit_slices(kept), [build_device_class()], DeviceUsage(), door.build_selector_evaluator()
+    inventory = DeviceInventory(
+        gate_filter.admit_slices(kept),
+        [build_device_class()],
+        DeviceUsage(),
+        gate_filter.build_selector_evaluator(),
     )
-    ask = normalize_claims([build_claim()], stock.classes.get)
-    fitting = _run_cycle(stock, ask, list(generate_nodes(nodes)))
+    allocation_request = normalize_claims([build_claim()], inventory.classes.get)
+    fitting = _run_cycle(inventory, allocation_request, list(generate_nodes(nodes)))
     assert len(fitting) == nodes
     print(before, _read_peak_memory())
 

@@ -1,4 +1,4 @@
-"""Scenarios: questions to the allocator that are worth timing, with the answer they must get.
+"""Scenarios: queries to the allocator that are worth timing, with the answer they must get.
 
 A scenario is a JSON object like a vector, for one node (`micro`, `hard`) or for many (`nodes`), with what is
 expected of it: whether devices are found, and which. A vector is a scenario, too (`vector`): the answer on

@@ -34,7 +34,7 @@ class AnswerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AllocatorAnswer:
-    """What came of a question.
+    """What came of a query.
 
     `about` is the device or pool that a fault names. `unknown` are fields of results that dray does not have.
     """

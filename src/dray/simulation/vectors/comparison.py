@@ -1,13 +1,13 @@
-"""Verdicts on vectors: equal, different by a decision, different by something not built, or wrong.
+"""Comparison of vectors: equal, different by a decision, different by a missing feature, or wrong.
 
-Theory of operation: an answer that breaks a rule of the referee is wrong, whatever Kubernetes says. An answer
-that differs from the record is explained or it is wrong. It is explained when the plain model of Kubernetes
-(see reference) gives the very answer on record, and the same model with the departures of dray gives the very
-answer of ours. Which departures it takes is found by leaving out one after the other: those that remain are
-the decisions by which the two differ. So a rule is never a name on a list, it holds for questions nobody has
-seen, and it does not excuse a third answer.
+Theory of operation: an answer that violates a rule of the verifier is wrong, whatever Kubernetes answers. An
+answer that differs from the record is explained or wrong. It is explained when the plain model of Kubernetes
+(see reference) gives exactly the recorded answer, and the same model with the departures of dray gives
+exactly ours. The departures that matter are found by leaving out one after the other: those that remain are
+the decisions by which the two differ. So an explanation is never a name on a list, it holds for vectors that
+are not recorded yet, and it does not excuse a third answer.
 
-What the model cannot recompute is apply only where a decision speaks of it: Kubernetes ran out of time, or
+What the model cannot recompute is explained only where a decision covers it: Kubernetes ran out of time, or
 derived attributes, which dray does not have, take part in a constraint.
 """
 
@@ -32,7 +32,7 @@ TIMEOUTS = ("timeout", "deadline exceeded")
 """Errors on record that say that Kubernetes had no time to answer."""
 
 _SMALL_STEP_LIMIT = 60_000
-"""Steps of the model where it is asked often, or for questions that are mostly too large for it."""
+"""Steps of the model where it is asked often, or for queries that are mostly too large for it."""
 
 _PLAUSIBLE_KINDS = (AnswerKind.ALLOCATED, AnswerKind.REFUSED, AnswerKind.INVALID_POOLS, AnswerKind.GAVE_UP)
 
@@ -96,22 +96,22 @@ def compare_answer(
 
 
 def _find_violations(vector: Vector, ours: AllocatorAnswer, evaluator: DeviceSelectorEvaluator) -> list[str]:
-    """What the referee says about a solution."""
+    """What the verifier says about a solution."""
     if ours.kind is not AnswerKind.ALLOCATED or _has_ambiguous_requests(vector):
         return []
-    door = AllocatorGateFilter.from_overrides(vector.gate_overrides)
+    gate_filter = AllocatorGateFilter.from_overrides(vector.gate_overrides)
     given = VerificationInput(
-        tuple(door.admit_slices(vector.slices)), vector.classes, vector.held, vector.node, evaluator
+        tuple(gate_filter.admit_slices(vector.slices)), vector.classes, vector.held, vector.node, evaluator
     )
     try:
-        claims = door.admit_claims(vector.claims)
+        claims = gate_filter.admit_claims(vector.claims)
     except UnanswerableClaimError as fault:
         return [str(fault)]
     return [str(finding) for finding in verify(given, claims, ours.results)]
 
 
 def _has_ambiguous_requests(vector: Vector) -> bool:
-    """Whether two requests of a claim have one name: the referee knows them by their names alone."""
+    """Whether two requests of a claim have one name: the verifier knows them by their names alone."""
     names = ([request.name for request in claim.spec.devices.requests] for claim in vector.claims)
     return any(len(set(each)) < len(each) for each in names)
 
@@ -181,7 +181,7 @@ def _compare_by_decisions(
 def _find_single_departures(
     vector: Vector, evaluator: DeviceSelectorEvaluator, departures: frozenset[Departure]
 ) -> frozenset[Departure]:
-    """The departures that lead away from the record each alone: for questions too large to be answered."""
+    """The departures that lead away from the record each alone: for queries too large to be answered."""
     found = frozenset(
         departure
         for departure in departures
@@ -248,7 +248,7 @@ class KnownDifferences:
         return cls(differences)
 
     def apply(self, comparison: VectorComparison) -> VectorComparison:
-        """The verdict, unless the list names the vector with the very answer that nothing else explains."""
+        """The rejection, unless the list names the vector with the very answer that nothing else explains."""
         words, because = self.differences.get(comparison.vector.name, ("", ""))
         if comparison.standing is not VectorStanding.WRONG or comparison.ours.summary != words:
             return comparison

@@ -1,11 +1,11 @@
-"""Vectors: questions to the allocator with an answer on record, and the answer we give.
+"""Vectors: recorded inputs of the allocator with the answer of Kubernetes, and our answer to them.
 
-Theory of operation: a vector is a JSON object: features, node, classes, slices, claims, what is taken, and
-what an allocator of Kubernetes answered. Three spellings of the record are understood: `runs` (per channel,
-with everything about the run), `upstream` per channel, and `upstream` alone. Objects are taken as they
-are, without defaults.
+Theory of operation: a vector is a JSON object: features, node, classes, slices, claims, existing allocations,
+and what an allocator of Kubernetes answered. Three formats of the record are understood: `runs` (per channel,
+with everything about the run), `upstream` per channel, and `upstream` alone. Objects are taken as they are,
+without defaults.
 
-Rules for this file: no opinions about differences (see verdicts), no files.
+This module must not contain file access or the comparison of answers (see comparison).
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ GATES_BY_FEATURE: Mapping[str, str] = MappingProxyType(
         "PrioritizedList": "DRAPrioritizedList",
     }
 )
-"""Features as vectors name them, and the gates they are; what is not here is not built."""
+"""Features as vectors name them, with their gates; other features are not implemented."""
 
 _SHARE_ID = "f0000000-0000-4000-8000-{:012x}"
-"""Ids of new shares; those that are held begin otherwise."""
+"""Share IDs of new shares; those of existing shares start differently."""
 
 
 class VectorError(InputError):
-    """A document that is no vector."""
+    """A document that is not a vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorExtras:
-    """What a question says that dray's objects do not hold; slices and devices by their numbers.
+    """What a query says that dray's objects do not hold; slices and devices by their numbers.
 
     `groups` are compatibility groups by counter set, `skipping` slices with `skipNodeOperations` (and
     `skips_declared` whether the node knows them), `empty_conditions` slices with an empty list of binding
@@ -84,7 +84,7 @@ class VectorExtras:
 
     @property
     def needs_unbuilt(self) -> bool:
-        """Whether the question uses a feature that dray does not have."""
+        """Whether the query uses a feature that dray does not have."""
         return bool(self.groups or self.skipping or self.derived)
 
     def get_groups(self, number: int, device: int) -> Mapping[str, frozenset[str]]:
@@ -150,7 +150,7 @@ def _decode_objects(document: Mapping[str, Any], field: str) -> Iterator[Any]:
 
 
 def _read_extras(document: Mapping[str, Any]) -> VectorExtras:
-    """What only the document knows."""
+    """Read what only the document contains."""
     groups: dict[tuple[int, int], dict[str, frozenset[str]]] = {}
     skipping, empty = set(), set()
     for number, item in enumerate(document.get("slices") or ()):
@@ -177,13 +177,13 @@ def _read_extras(document: Mapping[str, Any]) -> VectorExtras:
 def _find_derived(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for claim in claims:
         for request in claim["spec"].get("devices", {}).get("requests") or ():
-            for said in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
-                for attribute in said.get("derivedAttributes") or ():
+            for spec in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
+                for attribute in spec.get("derivedAttributes") or ():
                     yield str(attribute["name"])
 
 
 def build_held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
-    """What is taken already, as claims that hold it: whole devices, shares, amounts summed per device."""
+    """Existing allocations as claims: whole devices, shares, amounts summed per device."""
     amounts: dict[tuple[str, str, str], dict[str, Quantity]] = {}
     for summed in document.get("allocatedCapacityDevices") or ():
         total = amounts.setdefault(_get_device_path(summed), {})
@@ -237,18 +237,18 @@ def _read_recorded(document: Mapping[str, Any]) -> AllocatorAnswer:
             if run.get("resultsIsNil")
             else _read_allocated(run["results"])
         )
-    said = document["upstream"]
-    if isinstance(said, Mapping) and CHANNEL in said:
-        said = said[CHANNEL]
-    if isinstance(said, str):
-        return AllocatorAnswer(AnswerKind.CRASH, text=said)
-    if isinstance(said, Mapping):
-        if said.get("error"):
-            return _read_error(said["error"], bool(said.get("onNode")))
-        said = said.get("results") or ()
+    recorded = document["upstream"]
+    if isinstance(recorded, Mapping) and CHANNEL in recorded:
+        recorded = recorded[CHANNEL]
+    if isinstance(recorded, str):
+        return AllocatorAnswer(AnswerKind.CRASH, text=recorded)
+    if isinstance(recorded, Mapping):
+        if recorded.get("error"):
+            return _read_error(recorded["error"], bool(recorded.get("onNode")))
+        recorded = recorded.get("results") or ()
     return (
-        _read_allocated(said)
-        if said or not document["claimsToAllocate"]
+        _read_allocated(recorded)
+        if recorded or not document["claimsToAllocate"]
         else AllocatorAnswer(AnswerKind.REFUSED)
     )
 
@@ -280,29 +280,32 @@ def _read_allocated(results: Any) -> AllocatorAnswer:
 def answer_vector(
     vector: Vector, evaluator: DeviceSelectorEvaluator, limit: TimeLimit | None = None
 ) -> AllocatorAnswer:
-    """What our allocator says to a vector; within a limit in time, or the usual number of steps."""
-    door = AllocatorGateFilter.from_overrides(vector.gate_overrides)
+    """Our answer to a vector; within a limit in time, or the default number of steps."""
+    gate_filter = AllocatorGateFilter.from_overrides(vector.gate_overrides)
     try:
-        stock = DeviceInventory(
-            door.admit_slices(vector.slices), vector.classes, DeviceUsage.from_claims(vector.held), evaluator
+        inventory = DeviceInventory(
+            gate_filter.admit_slices(vector.slices),
+            vector.classes,
+            DeviceUsage.from_claims(vector.held),
+            evaluator,
         )
-        ask = normalize_claims(door.admit_claims(vector.claims), stock.classes.get)
+        allocation_request = normalize_claims(gate_filter.admit_claims(vector.claims), inventory.classes.get)
     except UnanswerableClaimError as fault:
         return AllocatorAnswer(AnswerKind.FAULT, text=str(fault))
-    view = stock.get_node_view(vector.node)
-    ending = run_search(ask, view.shape, limit=limit)
+    view = inventory.get_node_view(vector.node)
+    ending = run_search(allocation_request, view.shape, limit=limit)
     match ending:
         case Solved(picks=picks):
             numbers = count()
             results = build_allocations(
-                ask, view, picks, new_share_id=lambda: _SHARE_ID.format(next(numbers))
+                allocation_request, view, picks, new_share_id=lambda: _SHARE_ID.format(next(numbers))
             )
             return AllocatorAnswer(AnswerKind.ALLOCATED, results)
         case Faulted(candidate=candidate, refusal=refusal):
             device = _format_device(view, candidate)
             return AllocatorAnswer(AnswerKind.FAULT, text=f"{refusal.reason} on {device}", about=device)
         case Exhausted():
-            flaws = [shelf.flaw.reason for shelf in view.pool_views if shelf.flaw is not None]
+            flaws = [pool_view.flaw.reason for pool_view in view.pool_views if pool_view.flaw is not None]
             return AllocatorAnswer(
                 AnswerKind.INVALID_POOLS if RefusalReason.POOL_INVALID in flaws else AnswerKind.REFUSED
             )
@@ -311,5 +314,5 @@ def answer_vector(
 
 
 def _format_device(view: NodeView, candidate: int) -> str:
-    shelf, position = view.locate_device(candidate)
-    return "/".join((*shelf.pool, shelf.names[position]))
+    pool_view, position = view.locate_device(candidate)
+    return "/".join((*pool_view.pool, pool_view.names[position]))

@@ -83,10 +83,10 @@ class WebhookIndex:
 
     def _on_change(self, _old: StoredObject | None, _new: StoredObject | None) -> None:
         self.webhooks = tuple(
-            ActiveWebhook(held.name, webhook)
+            ActiveWebhook(stored.name, webhook)
             for kind in (MUTATING, VALIDATING)
-            for held in sorted(self._cache.list_objects(kind), key=lambda held: held.name)
-            for webhook in self._read_webhooks(held)
+            for stored in sorted(self._cache.list_objects(kind), key=lambda stored: stored.name)
+            for webhook in self._read_webhooks(stored)
         )
         self._matches.clear()
 
@@ -94,15 +94,15 @@ class WebhookIndex:
         """Return the webhooks whose rules match a target."""
         found = self._matches.get(target)
         if found is None:
-            asked = ((hook, find_called_version(hook.webhook, target)) for hook in self.webhooks)
-            found = self._matches[target] = tuple((hook, version) for hook, version in asked if version)
+            versions = ((hook, find_called_version(hook.webhook, target)) for hook in self.webhooks)
+            found = self._matches[target] = tuple((hook, version) for hook, version in versions if version)
         return found
 
-    def _read_webhooks(self, held: StoredObject) -> Iterable[Webhook]:
+    def _read_webhooks(self, stored: StoredObject) -> Iterable[Webhook]:
         """Parse a configuration; a stored one need not have passed validation."""
         try:
-            webhooks: tuple[Webhook, ...] = held.view.webhooks
+            webhooks: tuple[Webhook, ...] = stored.view.webhooks
         except DecodeError as broken:
-            self._on_unreadable(held.name, str(broken))
+            self._on_unreadable(stored.name, str(broken))
             return ()
         return webhooks

@@ -102,13 +102,13 @@ class WebhookDispatcher:
 
     async def run_validating(self, subject: ReviewObject | None, old: StoredReviewObject | None) -> None:
         """Call the validating webhooks; the first refusal, in their order, is raised."""
-        asking = [named for named in self.matched if not named[0].mutating]
-        asking = [named for named in asking if self._is_matched(named, subject, old)]
-        if len(asking) == 1:
-            await self._call_webhook(asking[0], subject, old)
+        validating = [named for named in self.matched if not named[0].mutating]
+        validating = [named for named in validating if self._is_matched(named, subject, old)]
+        if len(validating) == 1:
+            await self._call_webhook(validating[0], subject, old)
             return
         answers = await asyncio.gather(
-            *(self._call_webhook(named, subject, old) for named in asking), return_exceptions=True
+            *(self._call_webhook(named, subject, old) for named in validating), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -128,13 +128,13 @@ class WebhookDispatcher:
             self._fail_or_ignore(hook, 0.0, f"its selectors cannot be read: {wrong}")
             return False
 
-        def bindings() -> ConditionBindings:
+        def build_bindings() -> ConditionBindings:
             request = self._build_review("", version, subject, old)["request"]
             return bind_variables(
                 request, *(read_json(bytes(request[name])) for name in ("object", "oldObject"))
             )
 
-        answer = evaluate_conditions(hook.webhook.match_conditions, bindings)
+        answer = evaluate_conditions(hook.webhook.match_conditions, build_bindings)
         if not isinstance(answer, InvalidAdmissionResponse):
             return answer
         self._fail_or_ignore(hook, 0.0, answer.reason)

@@ -76,23 +76,23 @@ class ProposedObject:
 class StoredReviewObject:
     """The stored state of an object."""
 
-    def __init__(self, kind: Kind, held: StoredObject) -> None:
-        self._kind, self._held = kind, held
+    def __init__(self, kind: Kind, stored: StoredObject) -> None:
+        self._kind, self._stored = kind, stored
         self._json_by_version: dict[str, msgspec.Raw] = {}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return self._held.metadata.labels
+        return self._stored.metadata.labels
 
     def to_json(self, version: str) -> msgspec.Raw:
         if version not in self._json_by_version:
             kept = is_storage_version(self._kind, version)
-            told = (
-                self._held.served_json
+            encoded = (
+                self._stored.served_json
                 if kept
-                else write_json(convert_from_storage(self._kind, version, self._held.document))
+                else write_json(convert_from_storage(self._kind, version, self._stored.document))
             )
-            self._json_by_version[version] = msgspec.Raw(told)
+            self._json_by_version[version] = msgspec.Raw(encoded)
         return self._json_by_version[version]
 
 

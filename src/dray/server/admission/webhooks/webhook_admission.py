@@ -19,7 +19,7 @@ from dray.server.admission.webhooks.dispatch import WebhookDispatcher, WebhookOb
 from dray.server.admission.webhooks.review_objects import SubresourceBody
 from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.http.request_body import decode_options as body_options
-from dray.server.http.requests import ApiRequest, RequestUser
+from dray.server.http.requests import ApiRequest
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
 
@@ -78,19 +78,19 @@ class WebhookAdmission:
             return body
         await self._cache.wait_until_fresh()
         metadata = body.get("metadata")
-        said = metadata.get("name") if isinstance(metadata, dict) else ""
-        place = (request.call.namespace, request.call.name or str(said or ""))
-        visit = self._build_dispatcher(request, (kind, reviewed_kind), CREATE, place, 0.0)
-        if visit is None:
+        sent_name = metadata.get("name") if isinstance(metadata, dict) else ""
+        place = (request.call.namespace, request.call.name or str(sent_name or ""))
+        dispatcher = self._build_dispatcher(request, (kind, reviewed_kind), CREATE, place, 0.0)
+        if dispatcher is None:
             return body
         named = {
             "apiVersion": f"{reviewed_kind[0]}/{reviewed_kind[1]}" if reviewed_kind[0] else reviewed_kind[1],
             "kind": reviewed_kind[2],
         }
-        errand = await visit.run_mutating(SubresourceBody({**named, **body}), None)
-        assert isinstance(errand, SubresourceBody)
-        await visit.run_validating(errand, None)
-        return errand.body
+        reviewed = await dispatcher.run_mutating(SubresourceBody({**named, **body}), None)
+        assert isinstance(reviewed, SubresourceBody)
+        await dispatcher.run_validating(reviewed, None)
+        return reviewed.body
 
     def _build_dispatcher(
         self,
@@ -115,7 +115,7 @@ class WebhookAdmission:
             about,
             name,
             name if kind is _NAMESPACE else namespace,
-            _build_user(request.user),
+            request.user.to_document(),
             _build_options(request, operation),
             call.dry_run,
         )
@@ -131,16 +131,6 @@ class WebhookAdmission:
             deadline,
             kind is _NAMESPACE,
         )
-
-
-def _build_user(user: RequestUser) -> dict[str, Any]:
-    told = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {name: list(values) for name, values in user.extra.items()},
-    }
-    return {name: value for name, value in told.items() if value}
 
 
 def _build_options(request: ApiRequest, operation: str) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _parse_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> RequestU
 
 def is_public_path(path: str) -> bool:
     """Return whether a path needs no credentials."""
-    return any(path == door or path.startswith(door + "/") for door in PUBLIC_PATHS)
+    return any(path == public or path.startswith(public + "/") for public in PUBLIC_PATHS)
 
 
 def add_authenticated_group(user: RequestUser) -> RequestUser:

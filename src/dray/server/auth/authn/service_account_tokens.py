@@ -229,8 +229,8 @@ class ServiceAccountTokens:
 
     def _is_same_object(self, kind: Kind, namespace: str, expected: Mapping[str, str]) -> bool:
         """Return whether the object exists with the same uid, and is not another of the same name."""
-        held = self._cache.get(kind, namespace, expected.get("name", ""))
-        return held is not None and bool(expected.get("uid")) and held.metadata.uid == expected["uid"]
+        stored = self._cache.get(kind, namespace, expected.get("name", ""))
+        return stored is not None and bool(expected.get("uid")) and stored.metadata.uid == expected["uid"]
 
 
 def _find_bound_objects(about: Mapping[str, Any]) -> list[tuple[Kind, Mapping[str, str]]]:

@@ -82,13 +82,13 @@ class TokenRequestIssuer:
             raise _build_invalid(
                 "spec.boundObjectRef.kind", f"expected one of {', '.join(sorted(BINDABLE_KINDS))}"
             )
-        held = self._cache.get(kind, namespace if kind.namespaced else "", ref.name)
-        if held is None:
+        stored = self._cache.get(kind, namespace if kind.namespaced else "", ref.name)
+        if stored is None:
             raise new_not_found(kind, ref.name)
-        if ref.uid and held.metadata.uid != ref.uid:
+        if ref.uid and stored.metadata.uid != ref.uid:
             why = f"the UID in the bound object reference ({ref.uid}) does not match the UID in record"
             raise new_conflict(kind, ref.name, why)
-        return held
+        return stored
 
 
 def _check_bound_pod(account: StoredObject, bound: StoredObject | None) -> None:

@@ -47,8 +47,8 @@ def impersonate(user: RequestUser, headers: Mapping[str, str], authorizer: Union
                 "groups, a uid or extras are impersonated, but no user; set `Impersonate-User`"
             )
         return user
-    for asked in _build_attributes(wanted, groups, uid, extra):
-        authorizer.require(user, asked)
+    for attributes in _build_attributes(wanted, groups, uid, extra):
+        authorizer.require(user, attributes)
     return _add_implied_groups(RequestUser(wanted, groups, uid, MappingProxyType(extra)))
 
 

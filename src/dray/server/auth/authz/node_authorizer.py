@@ -50,33 +50,35 @@ def _is_itself(request: NodeAccessRequest) -> bool:
 
 
 def _is_own_lease(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    return asked.namespace == NODE_LEASE_NAMESPACE and (asked.name == request.node or asked.verb == "create")
+    attributes = request.attributes
+    return attributes.namespace == NODE_LEASE_NAMESPACE and (
+        attributes.name == request.node or attributes.verb == "create"
+    )
 
 
 def _is_own_pod(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    if asked.verb in _COLLECTION_VERBS:
+    attributes = request.attributes
+    if attributes.verb in _COLLECTION_VERBS:
         return _is_own_selection(request)
-    return request.pod_graph.get_node(asked.namespace, asked.name) == request.node
+    return request.pod_graph.get_node(attributes.namespace, attributes.name) == request.node
 
 
 def _is_referenced(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    if not asked.name or not asked.namespace:
+    attributes = request.attributes
+    if not attributes.name or not attributes.namespace:
         return False
-    reference = ReferencedObject(asked.group, asked.resource, asked.name)
-    return request.pod_graph.has_reference(request.node, asked.namespace, reference)
+    reference = ReferencedObject(attributes.group, attributes.resource, attributes.name)
+    return request.pod_graph.has_reference(request.node, attributes.namespace, reference)
 
 
 def _is_own_object(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    if asked.verb in _COLLECTION_VERBS:
+    attributes = request.attributes
+    if attributes.verb in _COLLECTION_VERBS:
         return _is_own_selection(request)
-    kind = _NODE_NAME_KINDS[asked.group, asked.resource]
-    held = request.cache.get(kind, "", asked.name)
+    kind = _NODE_NAME_KINDS[attributes.group, attributes.resource]
+    stored = request.cache.get(kind, "", attributes.name)
     # An object that does not exist belongs to nobody: the node gets a 404.
-    return held is None or read_node_name(held.document) == request.node
+    return stored is None or read_node_name(stored.document) == request.node
 
 
 def _is_own_selection(request: NodeAccessRequest) -> bool:

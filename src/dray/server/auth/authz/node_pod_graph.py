@@ -129,9 +129,9 @@ class NodePodGraph:
         return needs is not None and needs[namespace, reference] > 0
 
     def _on_pod_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        held = new or old
-        assert held is not None
-        place = (held.namespace, held.name)
+        stored = new or old
+        assert stored is not None
+        place = (stored.namespace, stored.name)
         self._remove_pod(place)
         # Most changes of pods come before they have a node; JSON without the field cannot have it.
         if new is None or b'"nodeName":"' not in new.value:

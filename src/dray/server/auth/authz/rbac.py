@@ -172,9 +172,9 @@ class RbacAuthorizer:
                 yield from self._collect_rules(other, seen | {ref})
 
     def _on_role_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        held = new or old
-        assert held is not None
-        ref = RoleRef(held.kind.name, held.namespace, held.name)
+        stored = new or old
+        assert stored is not None
+        ref = RoleRef(stored.kind.name, stored.namespace, stored.name)
         if new is None:
             self._roles.pop(ref, None)
         else:
@@ -183,19 +183,19 @@ class RbacAuthorizer:
         self._decisions.clear()
 
     def _on_binding_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        held = new or old
-        assert held is not None
-        scope, before = self._grants_by_key.pop(held.key, (held.namespace, None))
+        stored = new or old
+        assert stored is not None
+        scope, before = self._grants_by_key.pop(stored.key, (stored.namespace, None))
         for subject in before.subjects if before else ():
             granted = self._grants_by_subject.get((scope, subject), {})  # a binding may name a subject twice
-            granted.pop(held.key, None)
+            granted.pop(stored.key, None)
             if not granted:
                 self._grants_by_subject.pop((scope, subject), None)
         after = None if new is None else _read_or_default(read_binding, new, None)
         if after is not None:
-            self._grants_by_key[held.key] = (scope, after)
+            self._grants_by_key[stored.key] = (scope, after)
             for subject in after.subjects:
-                self._grants_by_subject.setdefault((scope, subject), {})[held.key] = after
+                self._grants_by_subject.setdefault((scope, subject), {})[stored.key] = after
         self._decisions.clear()
 
 
@@ -226,16 +226,16 @@ def _is_selected(selectors: Sequence[ParsedLabelSelector], part: RoleRules) -> b
 # --- parsing ---
 
 
-def _read_or_default(reader: Callable[[StoredObject], Any], held: StoredObject, default: Any) -> Any:
+def _read_or_default(reader: Callable[[StoredObject], Any], stored: StoredObject, default: Any) -> Any:
     try:
-        return reader(held)
+        return reader(stored)
     except (ValueError, TypeError, AttributeError, KeyError):
         return default
 
 
-def read_role(held: StoredObject) -> RoleRules:
+def read_role(stored: StoredObject) -> RoleRules:
     """Parse a stored role."""
-    document = held.document
+    document = stored.document
     labels = tuple(sorted((document["metadata"].get("labels") or {}).items()))
     return RoleRules(read_rules(document.get("rules")), labels, read_selectors(document))
 
@@ -253,11 +253,11 @@ def read_selectors(document: Any) -> tuple[ParsedLabelSelector, ...] | None:
         raise ValueError(str(error)) from None
 
 
-def read_binding(held: StoredObject) -> RoleGrant:
+def read_binding(stored: StoredObject) -> RoleGrant:
     """Parse a stored binding."""
-    document, namespace = held.document, held.namespace
+    document, namespace = stored.document, stored.namespace
     ref = read_role_ref(document, namespace)
-    return RoleGrant(held.kind.name, held.name, ref, read_subjects(document, namespace))
+    return RoleGrant(stored.kind.name, stored.name, ref, read_subjects(document, namespace))
 
 
 def read_subjects(document: Any, namespace: str) -> tuple[RbacSubject, ...]:

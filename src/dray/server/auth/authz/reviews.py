@@ -84,8 +84,8 @@ class AccessReviews:
     def review_local_subject_access(self, namespace: str, document: Document) -> dict[str, Any]:
         """LocalSubjectAccessReview: may this user do this in this namespace?"""
         spec = _read_spec(document, _AccessSpec)
-        asked = spec.resource_attributes
-        if asked is None or asked.namespace != namespace:
+        attributes = spec.resource_attributes
+        if attributes is None or attributes.namespace != namespace:
             what = f'must be the namespace of the review, "{namespace}"'
             raise _build_invalid("LocalSubjectAccessReview", "spec.resourceAttributes.namespace", what)
         return self.review_subject_access(document)
@@ -109,7 +109,7 @@ class AccessReviews:
 
     def review_self_subject(self, user: RequestUser, document: Document) -> dict[str, Any]:
         """SelfSubjectReview: who is the caller?"""
-        return {**document, "status": {"userInfo": build_user_document(user)}}
+        return {**document, "status": {"userInfo": user.to_document()}}
 
     def review_token(self, document: Document) -> dict[str, Any]:
         """TokenReview: whose token is this? The token itself is not returned."""
@@ -122,7 +122,7 @@ class AccessReviews:
         if found is None:
             return kept | {"status": {"authenticated": False, "error": "the token is not good here and now"}}
         user, audiences = found
-        status = {"authenticated": True, "user": build_user_document(add_authenticated_group(user))}
+        status = {"authenticated": True, "user": add_authenticated_group(user).to_document()}
         return kept | {"status": status | ({"audiences": list(audiences)} if audiences else {})}
 
     def _find_token_user(self, spec: _TokenSpec) -> tuple[RequestUser, tuple[str, ...]] | None:
@@ -152,17 +152,6 @@ def _read_attributes(kind: str, spec: _AccessSpec) -> AccessAttributes:
         return AccessAttributes(path.verb, path=path.path)
     assert on is not None
     return AccessAttributes(on.verb, on.group, on.resource, on.subresource, on.namespace, on.name)
-
-
-def build_user_document(user: RequestUser) -> dict[str, Any]:
-    """Return a user as reviews and the audit log write it."""
-    fields: dict[str, Any] = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(values) for key, values in user.extra.items()},
-    }
-    return {field: value for field, value in fields.items() if value}
 
 
 _T = TypeVar("_T")

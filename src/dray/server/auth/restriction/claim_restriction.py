@@ -112,10 +112,10 @@ class ClaimStatusRule:
         return frozenset(node for node in found if node)
 
     def _find_pod_node(self, namespace: str, name: str, uid: str) -> str | None:
-        held = self._cache.get(_POD, namespace, name)
-        if held is None or held.metadata.uid != uid:
+        stored = self._cache.get(_POD, namespace, name)
+        if stored is None or stored.metadata.uid != uid:
             return None
-        node: str | None = (held.document.get("spec") or {}).get("nodeName")
+        node: str | None = (stored.document.get("spec") or {}).get("nodeName")
         return node
 
     def _check_classic_claim(self, change: ObjectChange) -> None:

@@ -99,10 +99,12 @@ class DriverAuthorizer:
         if not user.name.startswith(SERVICE_ACCOUNT_PREFIX):
             return set()
         namespace, _, name = user.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
-        held = self._cache.get(_ACCOUNT, namespace, name)
-        if held is None:
+        stored = self._cache.get(_ACCOUNT, namespace, name)
+        if stored is None:
             return set()
-        return read_driver_names({"annotations": held.metadata.annotations, "labels": held.metadata.labels})
+        return read_driver_names(
+            {"annotations": stored.metadata.annotations, "labels": stored.metadata.labels}
+        )
 
 
 def read_driver_names(metadata: Mapping[str, Mapping[str, str] | None]) -> set[str]:
@@ -172,8 +174,8 @@ class DriverBindingRule:
             return ADMITTED
         before = (change.old_document or {}).get("metadata", {})
         for driver in sorted(read_driver_names(change.document["metadata"]) ^ read_driver_names(before)):
-            asked = AccessAttributes("bind", "dray.dev", "drivers", name=driver)
-            if not self._authorizer.allows(change.request.user, asked):
+            attributes = AccessAttributes("bind", "dray.dev", "drivers", name=driver)
+            if not self._authorizer.allows(change.request.user, attributes):
                 why = (
                     f'User "{change.request.user.name}" cannot bind the driver "{driver}" to a service '
                     'account; that needs the verb "bind" on "drivers" in API group "dray.dev"'

@@ -66,8 +66,10 @@ class EscalationRule:
         ):
             # Labels aggregate cluster roles: they pass on all that the role allows.
             wanted += self._authorizer.rbac.get_role_rules(RoleRef(CLUSTER_ROLE.name, "", change.name))
-        asked = AccessAttributes("escalate", GROUP, change.kind.plural, "", change.namespace, change.name)
-        self._check_escalation(change, wanted, asked)
+        attributes = AccessAttributes(
+            "escalate", GROUP, change.kind.plural, "", change.namespace, change.name
+        )
+        self._check_escalation(change, wanted, attributes)
 
     def _check_binding(self, change: ObjectChange, document: Any) -> None:
         old = change.old_document or {}
@@ -79,11 +81,11 @@ class EscalationRule:
         if document.get("subjects") == old.get("subjects") and change.operation == UPDATE:
             return
         plural = CLUSTER_ROLE.plural if ref.kind == CLUSTER_ROLE.name else ROLE.plural
-        asked = AccessAttributes("bind", GROUP, plural, "", change.namespace, ref.name)
+        attributes = AccessAttributes("bind", GROUP, plural, "", change.namespace, ref.name)
         # A role that does not exist yet may come to contain anything.
         known = self._authorizer.rbac.has_role(ref)
         self._check_escalation(
-            change, self._authorizer.rbac.get_role_rules(ref) if known else MASTER_RULES, asked
+            change, self._authorizer.rbac.get_role_rules(ref) if known else MASTER_RULES, attributes
         )
 
     def _check_escalation(self, change: ObjectChange, wanted: Any, attributes: AccessAttributes) -> None:

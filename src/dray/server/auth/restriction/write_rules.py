@@ -34,8 +34,10 @@ class CreateOnUpdateRule:
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.operation == CREATE and change.request.call.verb != CREATE:
             kind = change.kind
-            asked = AccessAttributes("create", kind.group, kind.plural, "", change.namespace, change.name)
-            self._authorizer.require(change.request.user, asked)
+            attributes = AccessAttributes(
+                "create", kind.group, kind.plural, "", change.namespace, change.name
+            )
+            self._authorizer.require(change.request.user, attributes)
         return ADMITTED
 
 

@@ -34,7 +34,7 @@ def check_list_items(structure: Structure, configuration: Any, path: str = "") -
             step = build_element(structure, item)
             if step is None:
                 keys = ", ".join(f"`{key}`" for key in structure.map_keys) or "plain values"
-                raise build_malformed(f"{path}[{position}]: items of this list are told apart by {keys}")
+                raise build_malformed(f"{path}[{position}]: items of this list are identified by {keys}")
             if step in seen:
                 raise build_malformed(f"{path}: duplicate entries for key {format_element(step)}")
             seen.add(step)

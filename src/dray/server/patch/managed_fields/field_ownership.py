@@ -110,18 +110,18 @@ def update_managed_fields(
     standing = read_stored_entries(stored) if entries is None else entries
     version = kind.internal_api_version
     after: list[ManagedFieldsEntry] = []
-    mine: ManagedFieldsEntry | None = None
+    updated: ManagedFieldsEntry | None = None
     for entry in standing:
         rest = entry.replace_fields(remove_subtrees(subtract_tree(entry.fields, changed), removed))
         if entry.belongs_to(manager, UPDATE, version, subresource):
-            mine = rest
+            updated = rest
         else:
             after.append(rest)
     if changed:
-        fields = changed if mine is None else unite_trees(mine.fields, changed)
-        mine = ManagedFieldsEntry(manager, UPDATE, version, fields, now, subresource)
-    if mine is not None:
-        after.append(mine)
+        fields = changed if updated is None else unite_trees(updated.fields, changed)
+        updated = ManagedFieldsEntry(manager, UPDATE, version, fields, now, subresource)
+    if updated is not None:
+        after.append(updated)
     return serialize_entries(cap_update_entries([entry for entry in after if entry.fields]))
 
 
@@ -174,8 +174,8 @@ def apply_configuration(
         for entry in others
     ]
     same = last is not None and last.fields == named and document == before
-    mine = ManagedFieldsEntry(manager, APPLY, kind.internal_api_version, named, now, subresource)
-    after.append(last if same and last is not None else mine)
+    applied = ManagedFieldsEntry(manager, APPLY, kind.internal_api_version, named, now, subresource)
+    after.append(last if same and last is not None else applied)
     document = last_applied.update_annotation(document, configuration, manager)
     return ApplyResult(document, serialize_entries(after))
 

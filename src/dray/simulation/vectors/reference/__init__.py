@@ -1,5 +1,7 @@
-"""A plain model of the allocator of Kubernetes, in which every departure of dray is a switch.
+"""Reference model: a plain model of the allocator of Kubernetes, in which every departure of dray is a
+switch.
 
-It computes again what Kubernetes answers and what dray should answer to one question, by the plainest search
-there is. Nothing but `sim.verdicts` uses it: it judges differences, it never allocates.
+It recomputes what Kubernetes answers and what dray should answer to one vector, by the simplest possible
+search. It must not import the allocator of dray. Only `vectors.comparison` and the generated reference pages
+use it.
 """

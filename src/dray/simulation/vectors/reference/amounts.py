@@ -94,9 +94,9 @@ def _is_on_grid(limits: CapacityRequestPolicyRange, amount: int, case: ModelCase
 
 def _choose_unit(limits: CapacityRequestPolicyRange, case: ModelCase) -> int:
     """Whole units; thousandths when fractions are on and everything said can be written in them."""
-    said = [amount.nanos for amount in (limits.min, limits.max, limits.step) if amount is not None]
+    limits_set = [amount.nanos for amount in (limits.min, limits.max, limits.step) if amount is not None]
     fractions = case.is_feature_enabled("FractionalCapacityRange", default=True)
-    return _MILLI if fractions and all(amount % _MILLI == 0 for amount in said) else NANOS
+    return _MILLI if fractions and all(amount % _MILLI == 0 for amount in limits_set) else NANOS
 
 
 def _to_units(amount: int, unit: int) -> int:

@@ -1,4 +1,4 @@
-"""Situations: whether a question can make a departure matter at all, from the question alone."""
+"""Departure conditions: whether a vector can make a departure matter at all, from its input alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _is_gate_off(vector: Vector, gate: str) -> bool:
 
 
 def _has_all_request(vector: Vector) -> bool:
-    return any(ask.allocation_mode == "All" for ask in _iter_requests(vector))
+    return any(spec.allocation_mode == "All" for spec in _iter_requests(vector))
 
 
 def _has_typeless_request(vector: Vector) -> bool:
@@ -68,7 +68,7 @@ def _has_typeless_request(vector: Vector) -> bool:
 
 
 def _has_admin_draws(vector: Vector) -> bool:
-    admin = any(isinstance(ask, ExactDeviceRequest) and ask.admin_access for ask in _iter_requests(vector))
+    admin = any(isinstance(spec, ExactDeviceRequest) and spec.admin_access for spec in _iter_requests(vector))
     return admin and any(device.consumes_counters for device in _iter_devices(vector))
 
 
@@ -90,12 +90,12 @@ def _has_dedicated_shares(vector: Vector) -> bool:
 
 
 def _has_slice_disagreement(vector: Vector) -> bool:
-    said: dict[tuple[str, str, int], set[int]] = {}
+    slice_counts: dict[tuple[str, str, int], set[int]] = {}
     for page in vector.slices:
         pool = page.spec.pool
         key = (page.spec.driver, pool.name, pool.generation)
-        said.setdefault(key, set()).add(pool.resource_slice_count)
-    return any(len(counts) > 1 for counts in said.values())
+        slice_counts.setdefault(key, set()).add(pool.resource_slice_count)
+    return any(len(counts) > 1 for counts in slice_counts.values())
 
 
 def _has_excess_slices(vector: Vector) -> bool:
@@ -180,9 +180,9 @@ DEPARTURE_CONDITIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProx
         Departure.NODE_OPERATIONS: lambda vector: bool(vector.extras.skipping),
     }
 )
-"""Departures of the model, and whether a question has what they are about."""
+"""Departures of the model, and whether a query has what they are about."""
 
 
 def find_possible_departures(vector: Vector) -> frozenset[Departure]:
-    """The departures that can matter for a question."""
+    """The departures that can matter for a query."""
     return frozenset(departure for departure, arises in DEPARTURE_CONDITIONS.items() if arises(vector))

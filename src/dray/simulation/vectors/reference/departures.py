@@ -1,4 +1,4 @@
-"""Departures: where dray deliberately answers otherwise than Kubernetes, each with the decision it follows.
+"""Departures: where dray deliberately answers differently from Kubernetes, each with its decision.
 
 A departure that is not built is a feature of Kubernetes that dray does not have yet.
 """
@@ -75,8 +75,8 @@ DECISIONS: Mapping[Departure, DepartureDecision] = MappingProxyType(
             "Kubernetes aborts the attempt"
         ),
         Departure.ALL_UNREACHED: DepartureDecision(
-            "an error on a device that the search never reaches fails nothing; Kubernetes judges all devices "
-            "for every `All` alternative before it searches"
+            "an error on a device that the search never reaches fails nothing; Kubernetes evaluates all "
+            "devices for every `All` alternative before it searches"
         ),
         Departure.REACHED_ONLY: DepartureDecision(
             f"{_ONE_NODE}: a device that the node does not reach is not judged there; Kubernetes evaluates "
@@ -116,7 +116,8 @@ DECISIONS: Mapping[Departure, DepartureDecision] = MappingProxyType(
             "adminAccess consumes nothing, so counters that are used up do not refuse it"
         ),
         Departure.NEGATIVE_DRAWS: DepartureDecision(
-            "a device that draws less than nothing from a counter draws nothing; in Kubernetes it makes room"
+            "a device that draws less than nothing from a counter draws nothing; in Kubernetes it adds to what "
+            "is left"
         ),
         Departure.HELD_SHARES: DepartureDecision(
             "C-26: a device that became dedicated is in use until its last share is gone"

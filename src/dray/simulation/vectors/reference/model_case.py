@@ -1,4 +1,4 @@
-"""The question a model is asked: a vector, the departures that are made, and how an attempt is aborted."""
+"""Input of the model: a vector, the departures to apply, and how an attempt is aborted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ModelAbortError(Exception):
 
 
 class ModelTooLargeError(Exception):
-    """More work than the model is for."""
+    """The vector takes more steps than the model allows."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _NOT_HELD: tuple[bool, bool, dict[str, int]] = (False, False, {})
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelPick:
-    """A device taken for a want; `consumed` is set for a share."""
+    """A device taken for an alternative; `consumed` is set for a share."""
 
     alternative: ModelAlternative
     candidate: ModelCandidate
@@ -66,13 +66,11 @@ class ModelRules:
         ):
             return False
         for expression in alternative.expressions:
-            verdict = self._case.evaluator(
-                expression, candidate.published_slice.spec.driver, candidate.device
-            )
-            if isinstance(verdict, str):
+            result = self._case.evaluator(expression, candidate.published_slice.spec.driver, candidate.device)
+            if isinstance(result, str):
                 # A message about an expression that does not compile names no device.
-                raise ModelAbortError("selector", about="" if "failed: " in verdict else str(candidate))
-            if not verdict:
+                raise ModelAbortError("selector", about="" if "failed: " in result else str(candidate))
+            if not result:
                 return False
         return candidate.is_reachable and self.compute_consumed(candidate, alternative) is not None
 
@@ -91,7 +89,7 @@ class ModelRules:
     # --- what is taken ---
 
     def is_used(self, candidate: ModelCandidate, alternative: ModelAlternative) -> bool:
-        """Whether somebody has the device; admin access only minds its own claim."""
+        """Whether the device is in use; for admin access only by its own claim."""
         here = self.used.get(candidate, ())
         if alternative.admin:
             return alternative.claim_index in here
@@ -103,7 +101,7 @@ class ModelRules:
     def is_free(
         self, candidate: ModelCandidate, alternative: ModelAlternative, at_last: bool = False
     ) -> bool:
-        """Whether nothing but constraints is against it; for `All`, room is looked for at last."""
+        """Whether no rule except constraints refuses it; for `All`, capacity is checked last."""
         if not at_last and not self.has_capacity(candidate, alternative):
             return False
         departs = self._case.departs
@@ -120,7 +118,7 @@ class ModelRules:
         )
 
     def _can_skip_operations(self, candidate: ModelCandidate) -> bool:
-        """Whether the node knows what the driver wants to leave out there."""
+        """Whether the node supports skipping the operations that the driver skips."""
         asked = candidate.skips_operations and self._case.is_feature_enabled("OptionalNodeOperations")
         return not asked or self._case.vector.extras.skips_declared
 
@@ -212,7 +210,7 @@ def has_several_terms(candidate: ModelCandidate) -> bool:
 
 
 def _collect_held(case: ModelCase) -> list[tuple[tuple[str, str, str], bool, bool, dict[str, int]]]:
-    """Who holds what: device, whether as a whole, whether in shares, and the sum of the amounts."""
+    """Existing usage: device, whether as a whole, whether in shares, and the sum of the amounts."""
     found: dict[tuple[str, str, str], tuple[bool, bool, dict[str, int]]] = {}
     for claim in case.vector.held:
         assert claim.status.allocation is not None

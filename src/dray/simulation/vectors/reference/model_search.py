@@ -54,9 +54,12 @@ class ModelSearch:
         for number, claim in enumerate(self._case.vector.claims):
             choices = read_choices(self._case, number, claim)
             for choice in choices:
-                for want in choice.alternatives:
-                    self._prepare(want)
-            least = sum(min(self._count_devices(want) for want in choice.alternatives) for choice in choices)
+                for alternative in choice.alternatives:
+                    self._prepare(alternative)
+            least = sum(
+                min(self._count_devices(alternative) for alternative in choice.alternatives)
+                for choice in choices
+            )
             if least < 0:
                 raise ModelAbortError("cap out of range", kind=AnswerKind.CRASH)
             if least > MAX_RESULTS:
@@ -65,12 +68,12 @@ class ModelSearch:
         return tuple(self._rules.picks) if self._choose(0) is _SearchResult.YES else None
 
     def is_faulty(self, candidate: ModelCandidate) -> bool:
-        """Whether some request cannot be judged on a device."""
+        """Whether some request cannot be evaluated on a device."""
         for number, claim in enumerate(self._case.vector.claims):
             for choice in read_choices(self._case, number, claim):
-                for want in choice.alternatives:
+                for alternative in choice.alternatives:
                     try:
-                        self._rules.matches(candidate, want)
+                        self._rules.matches(candidate, alternative)
                     except ModelAbortError:
                         return True
         return False
@@ -112,13 +115,13 @@ class ModelSearch:
         choice = self._choices[index]
         before = sum(pick.alternative.claim_index == choice.claim_index for pick in self._rules.picks)
         ends = set()
-        for want in choice.alternatives:
-            if want.takes_all:
-                found = self._take_all(index, want, before)
-            elif before + want.spec.count > MAX_RESULTS:
+        for alternative in choice.alternatives:
+            if alternative.takes_all:
+                found = self._take_all(index, alternative, before)
+            elif before + alternative.spec.count > MAX_RESULTS:
                 found = _SearchResult.OVER
             else:
-                found = self._take_devices(index, want, want.spec.count, 0)
+                found = self._take_devices(index, alternative, alternative.spec.count, 0)
             if found is _SearchResult.YES:
                 return found
             ends.add(found)
@@ -156,7 +159,7 @@ class ModelSearch:
         try:
             candidates = self._list_devices(alternative)
         except ModelAbortError:
-            # More devices than a claim can hold refuse the alternative before any of them is judged.
+            # More devices than a claim can hold refuse the alternative before any of them is evaluated.
             if before + self._count_matching(alternative) > MAX_RESULTS:
                 return _SearchResult.OVER
             raise

@@ -96,7 +96,7 @@ class _ModelSlice:
 
 
 def gather_pools(case: ModelCase) -> ModelNodeView:
-    """Everything the node of a question sees."""
+    """Everything the node of a query sees."""
     pools: dict[PoolId, list[_ModelSlice]] = {}
     for page in _read_slices(case):
         pools.setdefault((page.slice.spec.driver, page.slice.spec.pool.name), []).append(page)

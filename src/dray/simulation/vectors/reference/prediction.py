@@ -1,4 +1,4 @@
-"""The answer of the model to one question."""
+"""Prediction: the answer of the model to one vector."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def predict(
     departures: Iterable[Departure] = (),
     max_steps: int = MAX_STEPS,
 ) -> AllocatorAnswer | None:
-    """What Kubernetes answers, or dray where it departs; None when the question is too large for the model.
+    """What Kubernetes answers, or dray where it departs; None when the query is too large for the model.
 
     The text of a fault is what its message must contain, one word or phrase a line.
     """

@@ -1,4 +1,4 @@
-"""What the claims of a question ask for, one alternative at a time; what no node could answer aborts."""
+"""Requests of the claims of a vector, as alternatives; a claim that no node could satisfy aborts."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def _check_constraints(case: ModelCase, claim: ResourceClaim) -> None:
 
 def _read_alternatives(case: ModelCase, number: int, request: DeviceRequest) -> Iterator[ModelAlternative]:
     if request.exactly is not None:
-        said = request.exactly
-        if said.admin_access is not None and not case.is_gate_enabled("DRAAdminAccess"):
+        exactly = request.exactly
+        if exactly.admin_access is not None and not case.is_gate_enabled("DRAAdminAccess"):
             raise ModelAbortError("admin access")
-        yield _read_alternative(case, number, request.name, request.name, said)
+        yield _read_alternative(case, number, request.name, request.name, exactly)
         return
     if not request.first_available:
         crash = not case.departs(Departure.NO_TYPE)

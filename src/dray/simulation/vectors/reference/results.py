@@ -36,7 +36,7 @@ def build_results(case: ModelCase, picks: Sequence[ModelPick]) -> tuple[Allocati
 
 
 def _build_result(case: ModelCase, pick: ModelPick) -> DeviceRequestAllocationResult:
-    candidate, said = pick.candidate, pick.alternative.spec
+    candidate, spec = pick.candidate, pick.alternative.spec
     gated = not case.is_gate_enabled("DRADeviceTaints") and case.departs(Departure.TOLERATIONS_OFF)
     waits = case.is_gate_enabled("DRADeviceBindingConditions")
     amounts = {
@@ -49,7 +49,7 @@ def _build_result(case: ModelCase, pick: ModelPick) -> DeviceRequestAllocationRe
         pool=candidate.path[1],
         device=candidate.path[2],
         admin_access=pick.alternative.admin or None,
-        tolerations=() if gated else said.tolerations,
+        tolerations=() if gated else spec.tolerations,
         binding_conditions=candidate.device.binding_conditions if waits else (),
         binding_failure_conditions=candidate.device.binding_failure_conditions if waits else (),
         share_id=None if pick.consumed is None else "any",
@@ -101,28 +101,31 @@ def _collect_config(
     """Configuration of the classes, once each in order of use, then of the claim."""
     claim = case.vector.claims[number]
     chosen = {pick.alternative.request: pick.alternative for pick in picks}
-    wants = [chosen[request.name] for request in claim.spec.devices.requests if request.name in chosen]
+    alternatives = [chosen[request.name] for request in claim.spec.devices.requests if request.name in chosen]
     every = len(claim.spec.devices.requests)
 
     def scope(names: tuple[str, ...]) -> tuple[str, ...]:
-        covered = sum(want.name in names or want.request in names for want in wants)
+        covered = sum(
+            alternative.name in names or alternative.request in names for alternative in alternatives
+        )
         return () if covered == every else names
 
     found = []
-    for name in dict.fromkeys(want.spec.device_class_name for want in wants):
-        users = [want for want in wants if want.spec.device_class_name == name]
+    for name in dict.fromkeys(alternative.spec.device_class_name for alternative in alternatives):
+        users = [alternative for alternative in alternatives if alternative.spec.device_class_name == name]
         for config in users[0].device_class.spec.config:
-            requests = scope(tuple(want.name for want in users))
+            requests = scope(tuple(alternative.name for alternative in users))
             found.append(
                 DeviceAllocationConfiguration(source="FromClass", requests=requests, opaque=config.opaque)
             )
-    for said in claim.spec.devices.config:
-        if not said.requests or any(
-            want.name in said.requests or want.request in said.requests for want in wants
+    for own in claim.spec.devices.config:
+        if not own.requests or any(
+            alternative.name in own.requests or alternative.request in own.requests
+            for alternative in alternatives
         ):
             found.append(
                 DeviceAllocationConfiguration(
-                    source="FromClaim", requests=scope(said.requests), opaque=said.opaque
+                    source="FromClaim", requests=scope(own.requests), opaque=own.opaque
                 )
             )
     return found
