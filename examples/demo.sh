@@ -1,12 +1,12 @@
 #!/bin/sh
-# A cluster to play with: starts `dray up`, applies examples/cluster, shows what runs where and why one pod waits.
+# A demo cluster: starts `dray up`, applies examples/cluster, shows what runs where and why one pod waits.
 # The cluster stays until `make demo.stop` (or `sh examples/demo.sh stop`). `make demo` runs this; so does
 # `sh examples/demo.sh` when `dray` is on the PATH. Every step prints the command it runs, so that it can be typed again.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 2
 DRAY=${DRAY:-dray}
 PYTHON=${PYTHON:-python3}
-PLACE=${DRAY_DEMO:-$here/.dray-demo}
+DIRECTORY=${DRAY_DEMO:-$here/.dray-demo}
 STOP=${DRAY_DEMO_STOP:-"sh examples/demo.sh stop"}
 
 heading() {
@@ -14,17 +14,17 @@ heading() {
 }
 
 broken() {
-    printf '\nthe demo is broken: %s\n' "$1" >&2
-    [ ! -s "$PLACE/log" ] || sed 's/^/  /' "$PLACE/log" >&2
+    printf '\nthe demo failed: %s\n' "$1" >&2
+    [ ! -s "$DIRECTORY/log" ] || sed 's/^/  /' "$DIRECTORY/log" >&2
     stop
     exit 1
 }
 
-# End the cluster of an earlier run, if it is still there and still ours.
+# Stop the cluster of an earlier run, if it still runs.
 stop() {
-    [ -s "$PLACE/pid" ] || return 1
-    pid=$(cat "$PLACE/pid")
-    rm -f "$PLACE/pid"
+    [ -s "$DIRECTORY/pid" ] || return 1
+    pid=$(cat "$DIRECTORY/pid")
+    rm -f "$DIRECTORY/pid"
     kill "$pid" 2>/dev/null || return 1
     for _ in $(seq 40); do
         kill -0 "$pid" 2>/dev/null || return 0
@@ -33,13 +33,13 @@ stop() {
     kill -9 "$pid" 2>/dev/null
 }
 
-# Say what is run, run it, and see that it ends as it should: 0 is yes, 1 is no.
+# Print a command, run it, and check its exit code: 0 is yes, 1 is no.
 show() {
     expected=$1
     shift
     printf '$ %s\n' "$*"
     "$@"
-    [ $? -eq "$expected" ] || broken "\`$*\` was to end with exit code $expected"
+    [ $? -eq "$expected" ] || broken "\`$*\` did not end with exit code $expected"
 }
 
 dray() {
@@ -47,27 +47,27 @@ dray() {
 }
 
 if [ "${1:-start}" = stop ]; then
-    if stop; then echo "stopped the demo; its objects are still in $PLACE/data"; else echo "no demo is running"; fi
+    if stop; then echo "stopped the demo; its objects are still in $DIRECTORY/data"; else echo "no demo is running"; fi
     exit 0
 fi
 
 stop
-rm -rf "$PLACE"
-mkdir -p "$PLACE" || exit 2
+rm -rf "$DIRECTORY"
+mkdir -p "$DIRECTORY" || exit 2
 cd "$here" || exit 2
 
 heading "1. A whole cluster in one process: three nodes, with drivers for GPUs and network cards"
 echo "$ dray up --nodes 3 &"
-nohup "$DRAY" up --nodes 3 --port 0 --data-dir "$PLACE/data" --log-level warning >"$PLACE/log" 2>&1 </dev/null &
-echo $! >"$PLACE/pid"
+nohup "$DRAY" up --nodes 3 --port 0 --data-dir "$DIRECTORY/data" --log-level warning >"$DIRECTORY/log" 2>&1 </dev/null &
+echo $! >"$DIRECTORY/pid"
 for _ in $(seq 150); do
-    grep -q '^use it with' "$PLACE/log" 2>/dev/null && break
-    kill -0 "$(cat "$PLACE/pid")" 2>/dev/null || broken "\`dray up\` does not start"
+    grep -q '^use it with' "$DIRECTORY/log" 2>/dev/null && break
+    kill -0 "$(cat "$DIRECTORY/pid")" 2>/dev/null || broken "\`dray up\` does not start"
     sleep 0.2
 done
-grep -q '^use it with' "$PLACE/log" || broken "\`dray up\` is not ready after 30 seconds"
-cat "$PLACE/log"
-KUBECONFIG=$PLACE/data/admin.kubeconfig
+grep -q '^use it with' "$DIRECTORY/log" || broken "\`dray up\` is not ready after 30 seconds"
+cat "$DIRECTORY/log"
+KUBECONFIG=$DIRECTORY/data/admin.kubeconfig
 export KUBECONFIG
 
 heading "2. Claims, templates and pods"
@@ -95,14 +95,14 @@ line() {
     printf '  %-41s %s\n' "$1" "$2"
 }
 
-heading "The cluster is yours"
+heading "Commands to try"
 printf '  export KUBECONFIG=%s\n' "$KUBECONFIG"
-line "dray status --watch" "what runs where, whenever it changes"
-line "kubectl logs -f train-0 -n ml" "what a container says; it sees its devices as GPU_* and NIC_*"
+line "dray status --watch" "what runs where, after every change"
+line "kubectl logs -f train-0 -n ml" "the output of a container; its devices are in GPU_* and NIC_*"
 line "kubectl describe pod finetune -n ml" "the same explanation as an event"
-line "kubectl delete pod train-0 train-1 -n ml" "devices come back, and finetune runs"
+line "kubectl delete pod train-0 train-1 -n ml" "frees devices, and finetune runs"
 line "dray explain pod/finetune -n ml" "with .venv/bin on your PATH, also as \`kubectl dray explain\`"
-line "$STOP" "ends the cluster"
+line "$STOP" "stops the cluster"
 echo
 line "sh examples/tour.sh" "what dray does with plain files, without a cluster"
 line "docs/guides/up.md" "more about clusters like this"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A walk through what dray does with plain files, on the examples of this folder. `make tour` runs it; so does
+# A tour of what dray does with plain files, on the examples of this directory. `make tour` runs it; so does
 # `sh examples/tour.sh` when `dray` is on the PATH. Every step prints the command it runs, so that it can be typed again.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -9,7 +9,7 @@ heading() {
     printf '\n== %s\n\n' "$1"
 }
 
-# Run dray and check that it ends as it should: 0 is yes, 1 is no. A tour that breaks must not look like one that works.
+# Run dray and check its exit code: 0 is yes, 1 is no. A tour that fails must not look like one that works.
 show() {
     expected=$1
     shift
@@ -30,28 +30,28 @@ show() {
 }
 
 cat <<'TEXT'
-dray knows the objects with which Kubernetes hands out devices: slices that drivers
-publish, classes, claims. It finds the devices for a pod, says why or why not, and
+dray works with the objects by which Kubernetes allocates devices: slices that drivers
+publish, classes, claims. It finds the devices for a pod, explains why or why not, and
 checks and converts the objects. All of it without a cluster.
 TEXT
 
-heading "1. A small cluster: three nodes, two drivers, classes, claims, pods. Is everything in order?"
+heading "1. A small cluster: three nodes, two drivers, classes, claims, pods. Is everything valid?"
 show 0 lint --complete examples/gpu-cluster
 
 heading "2. Who gets which device?"
 show 0 allocate -f examples/gpu-cluster
 
-heading "3. Why these? The devices that were passed over, and the reason"
+heading "3. Why these? The devices that were not chosen, and the reason"
 show 0 explain -f examples/gpu-cluster pod/train-0 -n ml
 
-heading "4. A pod that asks for two GPUs on one node. Why does it wait, and what would help?"
+heading "4. A pod that requests two GPUs on one node. Why does it wait, and what would help?"
 show 1 explain -f examples/gpu-cluster -f examples/waiting pod/finetune -n ml
 
-heading "5. Which devices does a selector mean?"
+heading "5. Which devices does a selector match?"
 show 0 cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("32Gi"))' \
     -f examples/gpu-cluster/gpu-driver-node-a.yaml -f examples/gpu-cluster/gpu-driver-node-b.yaml
 
-heading "6. A field with a typo. An API server may drop it without a word, and the claim means something else"
+heading "6. A field with a typo. An API server may drop it silently, and the claim means something else"
 show 1 lint examples/broken/typo-in-field.yaml
 
 heading "7. A claim written for an older version of the API, moved to today's"
@@ -63,9 +63,9 @@ cat <<'TEXT'
 
   . .venv/bin/activate                     puts `dray` on your PATH
   dray lint examples/broken                every typical mistake, one file each
-  dray explain -f FOLDER                   your own manifests, or the output of `kubectl get -o yaml`
-  dray lint -o json FOLDER                 the same folder checked, for a program or for CI
-  dray gates                               the features behind these objects, each with a switch
+  dray explain -f DIR                      your own manifests, or the output of `kubectl get -o yaml`
+  dray lint -o json DIR                    the findings as JSON, for a program or for CI
+  dray gates                               the features behind these objects, each with a feature gate
   dray up                                  a whole cluster for all of it: docs/guides/up.md
-  docs/start/ten-minutes.md                the same at walking pace, and from Python
+  docs/start/ten-minutes.md                the same step by step, and from Python
 TEXT

@@ -1,4 +1,4 @@
-"""What the demo asks of kubectl, for machines without: `apply -f FOLDER` and `logs POD -n NAMESPACE`."""
+"""The kubectl commands of the demo, for machines without kubectl: `apply -f DIR`, `logs POD -n NAMESPACE`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from dray.client.transports.http import HttpTransport
 from dray.manifests import ManifestSource, read_documents
 
 
-async def apply(client: Client, folder: str) -> None:
-    """Write every object of a folder of manifests to the server, in order."""
-    for path in sorted(Path(folder).glob("*.yaml")):
+async def apply(client: Client, directory: str) -> None:
+    """Apply every manifest of a directory, in order."""
+    for path in sorted(Path(directory).glob("*.yaml")):
         for document in read_documents(ManifestSource.decode(str(path), path.read_bytes())):
             kind, key = get_object_kind(document.value), get_key(document.value)
             await client.patch(kind, key.name, ApplyPatch(document.value, "demo"), key.namespace)
             print(f"{kind.name.lower()}/{key.name} applied")
 
 
-async def logs(caller: RestClient, pod: str, namespace: str) -> None:
-    """What the container of a pod has said."""
-    reply = await caller.call(TransportRequest("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log"))
+async def logs(rest_client: RestClient, pod: str, namespace: str) -> None:
+    """Print the log of a pod."""
+    reply = await rest_client.call(TransportRequest("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log"))
     print(reply.body.decode(), end="")
 
 
 async def main(arguments: list[str]) -> None:
-    """Do what was asked."""
+    """Run one of the two commands."""
     transport = HttpTransport(load_client_config("", ""))
     try:
         if arguments[0] == "apply":

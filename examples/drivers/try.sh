@@ -2,18 +2,18 @@
 # Try a driver: a cluster without nodes, one node agent, and the driver beside it, each in a process of its own.
 #
 #   sh examples/drivers/try.sh gpu     start all of it with the driver in examples/drivers/gpu
-#   sh examples/drivers/try.sh stop    end it; what there was stays in ./dray-try
+#   sh examples/drivers/try.sh stop    stop it; the data stays in ./dray-try
 #
-# Everything is in ./dray-try: the cluster's data, the node's directories and what each process says (*.log).
+# Everything is in ./dray-try: the cluster's data, the node's directories and the log of each process (*.log).
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-name=${1:?say which driver: cpu, env, first, fpga, gpu, nic; or stop}
+name=${1:?name a driver: cpu, env, first, fpga, gpu, nic; or stop}
 work=$PWD/dray-try
 node=$work/node
-parts="driver classic controller fabric"
+parts="driver classic controller"
 
-start() {  # start NAME COMMAND...: run a process of its own, and remember it
+start() {  # start NAME COMMAND...: run a process in the background, and record its pid
     what=$1
     shift
     : > "$work/$what.log"
@@ -21,11 +21,11 @@ start() {  # start NAME COMMAND...: run a process of its own, and remember it
     echo $! > "$work/$what.pid"
 }
 
-runs() {  # runs PID: whether a process still does something; one that ended and that nobody asked about does not
+runs() {  # runs PID: whether a process runs; a zombie does not
     kill -0 "$1" 2> /dev/null && ! grep -qs "^State:.*Z" "/proc/$1/status"
 }
 
-until_says() {  # until_says NAME WORDS: wait for words in what a process says
+wait_for() {  # wait_for NAME TEXT: wait until a text is in the log of a process
     count=0
     until grep -q "$2" "$work/$1.log"; do
         count=$((count + 1))
@@ -61,17 +61,17 @@ fi
 stop
 mkdir -p "$work"
 start up dray up --nodes 0 --port 0 --data-dir "$work/data"
-until_says up "use it with"
+wait_for up "use it with"
 export KUBECONFIG="$work/data/admin.kubeconfig"
 start node dray node --name node-0 --root "$node" --cdi-dir "$node/cdi" --port 0 --stop-pods
-until_says node "drivers register in"
+wait_for node "drivers register in"
 if [ -f "$here/$name/rights.yaml" ]; then
     kubectl apply -f "$here/$name/rights.yaml" > "$work/rights.log"
 fi
 export NODE_NAME=node-0 DRAY_PLUGINS="$node/plugins" DRAY_PLUGINS_REGISTRY="$node/plugins_registry"
 export DRAY_CDI_DIR="$node/cdi" GPU_ILL="$node/ill" FPGA_CARDS="$node/cards"
 start driver python "$here/$name/driver.py"
-case $name in  # claims of the classic way are allocated by a controller of their driver
+case $name in  # the controller of a classic driver allocates its claims
 fpga)
     start controller python "$here/fpga/driver.py" controller --inventory --namespace fpga-system
     ;;
@@ -80,6 +80,6 @@ env)
     start controller python "$here/env/classic.py" controller
     ;;
 esac
-until_says driver "serving"
-echo "driver $name is there"
+wait_for driver "serving"
+echo "driver $name is running"
 echo "hint: export KUBECONFIG=$KUBECONFIG"

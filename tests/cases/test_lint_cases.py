@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dray.cli.output.text import sort_findings
+from dray.cli.commands.manifests.lint_report import sort_findings
 from dray.gates import GateSet
 from dray.lint import LintFinding, crosscheck, inspect_document, resolve_deferred
 from dray.manifests import ManifestSource, read_documents

@@ -57,7 +57,7 @@ class Member:
         self._durable = durable
         self.client = f"127.0.0.1:{free_port()}"
         self.peer = f"127.0.0.1:{free_port()}"
-        self.door = self.peer
+        self.proxy = self.peer
         """Where the others find it: itself, or somebody between who can cut the line."""
         self.tls: Certificates | None = None
         self.progress = "50ms"
@@ -73,7 +73,7 @@ class Member:
             "--listen-client-urls": client,
             "--advertise-client-urls": client,
             "--listen-peer-urls": peer,
-            "--initial-advertise-peer-urls": f"http://{self.door}",
+            "--initial-advertise-peer-urls": f"http://{self.proxy}",
             "--initial-cluster": cluster,
             "--experimental-watch-progress-notify-interval": self.progress,
             "--heartbeat-interval": "50",
@@ -110,7 +110,7 @@ class Cluster:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = list(members)
-        self._urls = ",".join(f"{member.name}=http://{member.door}" for member in self.members)
+        self._urls = ",".join(f"{member.name}=http://{member.proxy}" for member in self.members)
         for member in self.members:
             member.start(self._urls)
 

@@ -23,7 +23,7 @@ from dray.node.containers.runtime.base import (
 from dray.node.containers.runtime.fake import EXIT_CODE, RUN_SECONDS, FakeRuntime
 from dray.node.containers.runtime.oci import OciRuntime, find_runtime
 from dray.wire.cdi import ContainerEdits
-from tests.unit.node.containers.runtime.machine import Machine, begun, machine_in, run, until
+from tests.unit.node.containers.runtime.machine import Machine, check_started, machine_in, run, until
 from tests.unit.node.containers.runtime.rootfs import lay_out, needs_oci
 
 
@@ -68,7 +68,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]
 def test_a_container_ends_with_its_code(subject: Subject, code: int, reason: str):
     async def scene() -> ContainerExit:
         runtime = subject.agent()
-        return await runtime.wait(begun(await runtime.start(subject.short(code))))
+        return await runtime.wait(check_started(await runtime.start(subject.short(code))))
 
     exit = run(scene())
     assert (exit.code, exit.signal, exit.reason) == (code, 0, reason)
@@ -79,7 +79,7 @@ def test_a_container_runs_until_it_is_stopped(subject: Subject):
     async def scene() -> None:
         runtime = subject.agent()
         launch = subject.lasting()
-        container = begun(await runtime.start(launch))
+        container = check_started(await runtime.start(launch))
         waiting = asyncio.create_task(runtime.wait(container))
         await subject.listens(runtime, launch)
         assert not waiting.done()
@@ -126,7 +126,7 @@ def test_another_agent_takes_over(subject: Subject):
 def test_an_exit_is_the_same_however_often_it_is_asked_for(subject: Subject):
     async def scene() -> None:
         runtime = subject.agent()
-        container = begun(await runtime.start(subject.short(2)))
+        container = check_started(await runtime.start(subject.short(2)))
         first = await runtime.wait(container)
         await runtime.stop(container, 0)
         assert [await runtime.wait(container), await subject.agent().wait(container)] == [first, first]
@@ -137,9 +137,9 @@ def test_an_exit_is_the_same_however_often_it_is_asked_for(subject: Subject):
 def test_attempts_are_containers_of_their_own(subject: Subject):
     async def scene() -> None:
         runtime = subject.agent()
-        first = begun(await runtime.start(subject.short(1)))
+        first = check_started(await runtime.start(subject.short(1)))
         await runtime.wait(first)
-        second = begun(await runtime.start(subject.lasting(attempt=1)))
+        second = check_started(await runtime.start(subject.lasting(attempt=1)))
         assert second == ContainerId(first.pod_uid, first.name, 1)
         assert (await runtime.wait(first)).code == 1
         await runtime.remove(first)
@@ -151,7 +151,7 @@ def test_attempts_are_containers_of_their_own(subject: Subject):
 def test_a_removed_container_is_ended_and_unknown(subject: Subject):
     async def scene() -> None:
         runtime = subject.agent()
-        container = begun(await runtime.start(subject.lasting()))
+        container = check_started(await runtime.start(subject.lasting()))
         await runtime.remove(container)
         assert await runtime.list_containers() == ()
         exit = await runtime.wait(container)
@@ -166,7 +166,7 @@ def test_a_removed_container_can_be_started_again(subject: Subject):
     async def scene() -> None:
         runtime = subject.agent()
         for code in (4, 5):
-            container = begun(await runtime.start(subject.short(code)))
+            container = check_started(await runtime.start(subject.short(code)))
             assert (await runtime.wait(container)).code == code
             await runtime.remove(container)
 
@@ -178,7 +178,7 @@ def test_edits_of_devices_are_no_reason_not_to_run(subject: Subject):
     async def scene() -> None:
         runtime = subject.agent()
         launch = replace(subject.short(), edits=ContainerEdits(env=("GPU=0",)))
-        assert (await runtime.wait(begun(await runtime.start(launch)))).code == 0
+        assert (await runtime.wait(check_started(await runtime.start(launch)))).code == 0
 
     run(scene())
 
@@ -188,7 +188,7 @@ def test_many_at_once(subject: Subject):
         runtime = subject.agent()
         launches = [subject.short(number, f"c{number}") for number in range(8)]
         begins = await asyncio.gather(*(runtime.start(launch) for launch in launches))
-        exits = await asyncio.gather(*(runtime.wait(begun(each)) for each in begins))
+        exits = await asyncio.gather(*(runtime.wait(check_started(each)) for each in begins))
         return [exit.code for exit in exits]
 
     assert run(scene()) == list(range(8))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-PARTICIPLES: dict[str, str] = {}
+PARTICIPLES: dict[str, str] = {
+    "src/dray/driver/base.py:changed": "author API: drivers call `self.changed()`",
+}
 """Function (path and name) to the reason why it is called like this."""
 
 REPEATED_CLASSES: dict[str, str] = {}

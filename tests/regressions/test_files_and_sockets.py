@@ -28,8 +28,8 @@ from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.server.certificate import load_or_create_certificate
 from dray.wire.unix_sockets import secure_socket_directory
 from tests.unit.driver.driver_node import DRIVER, DriverNode, open_driver_node
-from tests.unit.node.doorway import Place, place
-from tests.unit.node.stage import Stage, container, played, pod
+from tests.unit.node.agent_harness import AgentHarness, container, pod, run_on_node
+from tests.unit.node.registry_harness import RegistryHarness, open_registry_harness
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECRET = "not for you"
@@ -62,13 +62,13 @@ def victim(folder: Path) -> Path:
 
 
 def test_s11_nobody_else_reads_what_an_agent_keeps(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent(port=0, listen_address="127.0.0.1"):
-            await stage.create(pod("p", container("c", "sh", "-c", "echo hello; sleep 600"), claim="gpus"))
-            await stage.claim("gpus", "p")
-            await stage.phase("p", "Running")
-        found = modes(stage.root)
-        assert mode(stage.root) == 0o700
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent(port=0, listen_address="127.0.0.1"):
+            await harness.create(pod("p", container("c", "sh", "-c", "echo hello; sleep 600"), claim="gpus"))
+            await harness.claim("gpus", "p")
+            await harness.phase("p", "Running")
+        found = modes(harness.root)
+        assert mode(harness.root) == 0o700
         assert found["checkpoint"] == found["serving.pem"] == found["lock"] == 0o600
         assert any(name.startswith("logs/") and name.endswith(".log") for name in found)
         assert any(name.startswith("containers/") and name.endswith("/orders") for name in found)
@@ -78,7 +78,7 @@ def test_s11_nobody_else_reads_what_an_agent_keeps(tmp_path: Path) -> None:
 
     before = os.umask(0o022)  # the modes above must not be owed to whoever runs this
     try:
-        played(tmp_path, work)
+        run_on_node(tmp_path, work)
     finally:
         os.umask(before)
 
@@ -223,16 +223,16 @@ def test_s11_an_entry_of_a_driver_that_is_no_file_counts_as_begun(folder: Path, 
 
 @pytest.mark.parametrize("name", ["lock"])
 def test_s11_an_agent_does_not_follow_a_link_to_its_lock(tmp_path: Path, name: str) -> None:
-    async def work(stage: Stage) -> None:
-        stage.root.mkdir(mode=0o700)
-        (stage.root / name).symlink_to(tmp_path / "made by us")
+    async def work(harness: AgentHarness) -> None:
+        harness.root.mkdir(mode=0o700)
+        (harness.root / name).symlink_to(tmp_path / "made by us")
         with pytest.raises(InputError, match="cannot use"):
-            async with stage.agent():
+            async with harness.agent():
                 pass
         assert not (tmp_path / "made by us").exists()
-        (stage.root / name).unlink()
+        (harness.root / name).unlink()
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 # --- directories ---
@@ -240,14 +240,14 @@ def test_s11_an_agent_does_not_follow_a_link_to_its_lock(tmp_path: Path, name: s
 
 @pytest.mark.parametrize("opened", [0o777, 0o770, 0o702])
 def test_s11_an_agent_does_not_work_where_others_write(tmp_path: Path, opened: int) -> None:
-    async def work(stage: Stage) -> None:
-        (stage.root / "containers").mkdir(mode=0o700, parents=True)
-        stage.root.chmod(opened)
+    async def work(harness: AgentHarness) -> None:
+        (harness.root / "containers").mkdir(mode=0o700, parents=True)
+        harness.root.chmod(opened)
         with pytest.raises(InputError, match="may be written to by others"):
-            async with stage.agent():
+            async with harness.agent():
                 pass
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_s11_containers_are_not_kept_behind_a_link(tmp_path: Path) -> None:
@@ -272,16 +272,16 @@ def test_s11_a_short_place_for_sockets_must_be_ours(monkeypatch: pytest.MonkeyPa
 # --- sockets that change under our eyes ---
 
 
-def _at_the_door(scenario: Callable[[Place], Awaitable[None]]) -> None:
+def _at_the_door(scenario: Callable[[RegistryHarness], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with place() as door:
+        async with open_registry_harness() as door:
             await scenario(door)
 
     asyncio.run(run())
 
 
 def test_s11_a_socket_that_becomes_a_link_is_let_go_and_not_called_again() -> None:
-    async def scenario(door: Place) -> None:
+    async def scenario(door: RegistryHarness) -> None:
         driver = await door.driver()
         await door.registered()
         path = driver.ways.registration()

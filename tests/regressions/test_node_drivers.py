@@ -21,14 +21,14 @@ from dray.node.plugins.driver_interface import (
 )
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.processes import Process
-from tests.unit.node.doorway import GRACE, NAME, Place, place, until
+from tests.unit.node.registry_harness import GRACE, NAME, RegistryHarness, open_registry_harness, until
 
 CLAIM = ClaimRef("default", "c", "uid-c")
 OTHER = ClaimRef("default", "d", "uid-d")
 READY = (PreparedDevice(pool=NAME, device="dev-0", cdi=(f"{NAME}/plain=uid-c-dev-0",)),)
 
 
-def line(here: Place) -> DriverClient:
+def line(here: RegistryHarness) -> DriverClient:
     found = here.registry.find_driver(NAME)
     assert found is not None
     return found
@@ -38,7 +38,7 @@ def test_k06_a_driver_that_never_registered_is_nobody_to_wait_for() -> None:
     """Others called a driver that had never been there until the call timed out, and the pod stayed."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             silent = PlainDriver(here.ways("silent.example.com"))
             silent.hangs.add("GetInfo")
             await here.started(silent)
@@ -56,7 +56,7 @@ def test_k09_a_connection_that_was_idle_for_long_works_at_the_next_call() -> Non
     """Others found the connection closed after half an hour without calls, and the next call failed."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = PlainDriver(here.ways(versions=("v1.DRAPlugin",)))
             driver.options = (("grpc.max_connection_idle_ms", 50),)
             await here.started(driver)
@@ -79,7 +79,7 @@ def test_k10_a_reply_without_an_entry_or_with_an_empty_one_is_an_answer() -> Non
     """Others crashed on a reply that left out a claim, and on one whose message was empty."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             driver.left_out.add(OTHER.uid)
@@ -94,7 +94,7 @@ def test_k10_a_reply_without_an_entry_or_with_an_empty_one_is_an_answer() -> Non
 
 
 @contextmanager
-def process(here: Place) -> Iterator[Process]:
+def process(here: RegistryHarness) -> Iterator[Process]:
     """The plain driver in a process of its own."""
     arguments = [sys.executable, "-m", "tests.e2e.plain_driver", "--name", NAME]
     places = ["--registry", here.registrations, "--plugins", here.plugins, "--cdi-dir", here.cdi]
@@ -109,7 +109,7 @@ def test_k14_a_driver_that_was_killed_has_gone_after_the_grace_time_and_is_left_
     """Others kept the slices of a driver that left its sockets behind, and tried to connect for ever."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             with process(here) as driver:
                 await asyncio.to_thread(driver.start)
                 await here.registered()
@@ -142,7 +142,7 @@ def test_k14_sockets_from_before_the_agent_started_are_not_drivers() -> None:
     """A driver may have died while no agent looked: its slices are withdrawn all the same."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             with process(here) as driver:
                 await asyncio.to_thread(driver.start)
                 await asyncio.to_thread(driver.stop, signal.SIGKILL)
@@ -162,7 +162,7 @@ def test_k15_a_driver_that_could_not_be_told_registers_again(code: grpc.StatusCo
     """Others had a driver half registered when it could not be told, and never tried again."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = PlainDriver(here.ways())
             driver.fails["NotifyRegistrationStatus"] = (code, "not now")
             await here.started(driver)

@@ -1,7 +1,7 @@
-"""Groups of CPU cores, with the memory nodes and the PCIe roots that are near: attributes that are lists.
+"""A driver of CPU core groups, with nearby memory nodes and PCIe roots as list attributes.
 
-A group is near several PCIe roots, a card is on one. A claim that wants a group and a card with a root in
-common gets cores beside the card.
+A group is near several PCIe roots, a card is on one. A claim for a group and a card with a root in common
+gets cores beside the card.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CORES_PER_GROUP: Final = 8
 
 
 class CoreGroup(NamedTuple):
-    """Cores that share a cache, and what is near."""
+    """Cores that share a cache, with nearby memory nodes and PCIe roots."""
 
     socket: int
     numa_nodes: tuple[int, ...]

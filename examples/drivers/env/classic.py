@@ -1,7 +1,7 @@
-"""The mock of KEP-3063 for classic claims: parameters of class and claim become environment variables.
+"""The mock driver of KEP-3063 for classic claims: parameters of class and claim become environment variables.
 
-Two programs of one module: as `controller` it allocates, without ever running out, and hands on what the
-class says in the attributes of the claim; on the node it reads those, and the claim's own parameters.
+One module, two programs: as `controller` it allocates without a limit, and copies the parameters of the class
+into the attributes of the claim; on a node it reads these attributes and the claim's own parameters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic.controller import (
+from dray.driver.classic import (
     ClassicAllocation,
     ClassicClaimRequest,
     ClassicController,
@@ -21,11 +21,11 @@ from dray_examples.env.driver import VARIABLE_PREFIXES, Variables
 
 NAME: Final = "classic-env.example.com"
 CLASS_ATTRIBUTE: Final = "class"
-"""The attribute with what the class says."""
+"""The attribute with the parameters of the class."""
 
 
 class EnvController(ClassicController):
-    """Gives every claim what its class says, on whatever node."""
+    """Allocates every claim, on any node."""
 
     name = NAME
     parameters = Variables
@@ -39,7 +39,7 @@ class EnvController(ClassicController):
 
 
 class ClassicEnv(ClassicDriver):
-    """Turns parameters into variables."""
+    """Turns parameters into environment variables."""
 
     name = NAME
     parameters = Variables

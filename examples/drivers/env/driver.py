@@ -1,7 +1,7 @@
-"""The simplest thing a driver can do: parameters of classes and claims become environment variables.
+"""A driver that turns the parameters of classes and claims into environment variables.
 
-It is the mock of KEP-3063, for structured claims: what the administrator wrote into a class arrives as
-`ADMIN_NAME`, what a user wrote into a claim as `USER_NAME`, so that a container can check both.
+It is the mock of KEP-3063 for structured claims: the variables of a class get the prefix `ADMIN_`, those of a
+claim `USER_`, so that a container can check both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A first driver: two dice on every node, and a container that has one knows which."""
+"""A first driver: two dice on every node; a container gets the name of its die."""
 
 from __future__ import annotations
 

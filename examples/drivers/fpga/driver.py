@@ -1,11 +1,10 @@
-"""FPGA cards the classic way: the bitstream of a claim is loaded before a workload starts, and wiped after
-it.
+"""A driver of FPGA cards for classic claims: loads the bitstream of a claim, and wipes the card afterwards.
 
-Two programs of one module. On a node it loads and wipes cards: a card is a directory under `FPGA_CARDS`,
-`bitstream` is what is loaded, `memory` is what workloads write. Which cards the node has it tells in a config
-map of the node's name. As `controller` it gives cards to claims: it reads what nodes have, and what is given
-stands in the claims. A claim that is allocated at once gets a card anywhere; for one that waits for its pod
-the scheduler is told where there is none.
+One module, two programs. On a node it loads and wipes cards: a card is a directory under `FPGA_CARDS` with
+the files `bitstream` and `memory`, and the inventory of the node is a config map of its name. As `controller`
+it allocates cards to claims: it reads the inventory, and the claims contain the allocations. A claim with
+immediate allocation gets a card on any node; for other claims the controller reports nodes without a free
+card.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import msgspec
 
 from dray.client.connect import connect
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic.controller import (
+from dray.driver.classic import (
     ClassicAllocation,
     ClassicClaimRequest,
     ClassicController,
@@ -36,13 +35,13 @@ CARDS: Final = ("card-0", "card-1")
 
 
 class FpgaConfig(msgspec.Struct, frozen=True):
-    """What a user writes into a claim."""
+    """The parameters of a claim."""
 
     bitstream: str
 
 
 class FpgaController(ClassicController):
-    """Gives one card to each claim."""
+    """Allocates one card to each claim."""
 
     name = NAME
     parameters = FpgaConfig
@@ -63,7 +62,7 @@ class FpgaController(ClassicController):
         return [name for name in nodes if not free.get(name)]
 
     def _find_free_cards(self, held: Sequence[HeldClaim]) -> Mapping[str, list[str]]:
-        """The cards that no claim has, by node."""
+        """Return the cards that no claim has, by node."""
         assert self.inventory is not None, "run the controller with --inventory"
         taken = {(each.node, each.attributes.get("card")) for each in held}
         return {
@@ -77,7 +76,7 @@ class FpgaController(ClassicController):
 
 
 class Fpga(ClassicDriver):
-    """Cards that are loaded and wiped."""
+    """Loads and wipes cards."""
 
     name = NAME
     parameters = FpgaConfig
@@ -94,19 +93,19 @@ class Fpga(ClassicDriver):
         yield Ready(env={"FPGA_CARD": card.name, "FPGA_MEMORY": str(card / "memory")})
 
     def unprepare(self, claim: ClassicClaim) -> None:
-        """Nothing of one workload is there for the next; done twice it does no harm."""
+        """Wipe the card, so that the next workload finds nothing; a second call does no harm."""
         card = self._cards / claim.attributes.get("card", "none")
         for name in ("memory", "bitstream"):
             (card / name).unlink(missing_ok=True)
 
 
-async def announce(node: str) -> None:
-    """Tell the controller which cards this node has."""
+async def publish_cards(node: str) -> None:
+    """Publish the inventory of this node."""
     async with connect() as client:
         await publish_inventory(client, NAME, NAMESPACE, node, {"cards": ",".join(CARDS)})
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:  # on a node, which comes from NODE_NAME
-        asyncio.run(announce(os.environ["NODE_NAME"]))
+        asyncio.run(publish_cards(os.environ["NODE_NAME"]))
     run(Fpga)

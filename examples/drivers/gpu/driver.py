@@ -1,8 +1,8 @@
-"""GPUs: models, cards whole or in parts, health, and sharing in time.
+"""A driver of simulated GPUs: models, cards as a whole or in partitions, health, and time slicing.
 
-What a card does is made up, so that it runs everywhere; how a driver tells and hands out devices is not. With
-`GPU_PARTS=4` every card can be had whole or in quarters. A card is ill while there is a file of its name in
-the directory `GPU_ILL`.
+The cards are simulated, so that the driver runs everywhere; it publishes and prepares devices like a real
+one. With `GPU_PARTS=4` every card is published as a whole and in quarters. A card is unhealthy while a file
+of its name exists in the directory `GPU_ILL`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PCIE_ROOT_ATTRIBUTE: Final = "resource.kubernetes.io/pcieRoot"
 
 
 class Sharing(msgspec.Struct, frozen=True):
-    """How containers that use the same card take turns."""
+    """How containers that use the same card share it."""
 
     strategy: Literal["Exclusive", "TimeSlicing"] = "Exclusive"
     interval: Literal["Short", "Medium", "Long"] = "Medium"
 
 
 class GpuConfig(msgspec.Struct, frozen=True):
-    """What a class or a claim may say about its cards."""
+    """The parameters of classes and claims."""
 
     sharing: Sharing = Sharing()
 
@@ -63,7 +63,7 @@ class Gpu(Driver):
         if self._parts < 2:
             yield from cards
             return
-        # Whole cards and parts of them overlap: all draw from what the card has.
+        # Cards and their partitions overlap: all consume the counters of the card.
         memory = {"memory": f"{self._memory}Gi"}
         yield Pool(self.node, cards, counters={f"card-{card}": memory for card in range(CARDS_PER_NODE)})
 
@@ -95,8 +95,8 @@ class Gpu(Driver):
 
     def health(self) -> Iterator[DeviceState]:
         for each in (each for card in range(CARDS_PER_NODE) for each in self._build_card_devices(card)):
-            ill = (self._unhealthy_dir / each.name).exists()
-            yield DeviceState(each.name, not ill, "too hot" if ill else "")
+            unhealthy = (self._unhealthy_dir / each.name).exists()
+            yield DeviceState(each.name, not unhealthy, "too hot" if unhealthy else "")
 
     @property
     def _model(self) -> str:

@@ -1,7 +1,7 @@
-"""Network cards that many containers share by bandwidth, and a fabric that is reached from every node.
+"""A driver of network cards that many containers share by bandwidth, and of a fabric that every node reaches.
 
-With `--no-node` the driver publishes the fabric, for the whole cluster, and prepares nothing; on nodes it
-does the rest. Cards of a node are given out before those of the fabric, which has the lower priority.
+With `--no-node` the driver only publishes the fabric, for the whole cluster; on a node it publishes and
+prepares the cards of the node, which are allocated before the fabric because of its lower priority.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def _build_card(name: str, attributes: dict[str, str]) -> Device:
 
 
 def _build_network_data(got: Got) -> NetworkDeviceData:
-    """An address for a share: always the same one for the same share, so that asking twice does no harm."""
-    made = hashlib.sha256(f"{got.pool}/{got.device}/{got.share_id}".encode()).digest()
+    """Derive an address from a share, so that repeated calls return the same one."""
+    digest = hashlib.sha256(f"{got.pool}/{got.device}/{got.share_id}".encode()).digest()
     return NetworkDeviceData(
         interface_name=got.device,
-        ips=(f"10.{made[0]}.{made[1]}.{made[2] % 254 + 1}/8",),
-        hardware_address=":".join(f"{byte:02x}" for byte in (0x02, *made[3:8])),
+        ips=(f"10.{digest[0]}.{digest[1]}.{digest[2] % 254 + 1}/8",),
+        hardware_address=":".join(f"{byte:02x}" for byte in (0x02, *digest[3:8])),
     )
 
 

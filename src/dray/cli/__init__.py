@@ -1,8 +1,8 @@
-"""The command line: parse, call, render, one file per command.
+"""The command line: the table of commands, their input and output, and the commands themselves.
 
-Reading files, printing, colours, progress and exit codes live here; what is true about manifests does not
-(see `dray.lint` and `dray.api`). Nothing imports this package but the `dray` command itself, and a command is
-only imported when it runs, so that asking for the version costs nothing.
+This package reads files, prints, and chooses colours, progress bars and exit codes; it must not contain rules
+about manifests or devices (see `dray.lint` and `dray.api`). Nothing imports it but the `dray` command itself,
+and a command is only imported when it runs, so that `dray --version` stays fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 
 GRPC_VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
-"""gRPC tells standard error about each driver that ends; it reads this when it is imported."""
+"""gRPC writes to standard error when a driver ends; it reads this variable when it is imported."""
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def kubectl() -> None:
-    """The same as a plugin: `kubectl dray explain pod/NAME`."""
+    """Run as a kubectl plugin: `kubectl dray explain pod/NAME`."""
     from dray.cli.app import run
 
     sys.exit(run(sys.argv[1:], "kubectl dray"))

@@ -1,8 +1,8 @@
-"""The door of the command line: the group of commands, and how every run ends.
+"""The entry point of the command line: the table of commands, and how every run ends.
 
-Exit codes: 0 yes, 1 no, 2 broken input (also: a wrong command line), 3 a fault of dray itself, 130
-interrupted, 141 nobody reads the output any more. Whatever goes wrong is one line on standard error; never a
-traceback, unless `DRAY_DEBUG` is set.
+Exit codes: 0 yes, 1 no, 2 invalid input (also: a wrong command line), 3 a bug in dray, 130 interrupted, 141
+nobody reads the output any more. Every error is one line on standard error; never a traceback, unless
+`DRAY_DEBUG` is set.
 """
 
 from __future__ import annotations
@@ -17,63 +17,61 @@ from types import MappingProxyType
 import click
 
 from dray import __version__
-
-EXIT_YES, EXIT_NO, EXIT_INVALID_INPUT, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = (
-    0,
-    1,
-    2,
-    3,
-    130,
-    141,
+from dray.cli.exit_codes import (
+    EXIT_BROKEN_PIPE,
+    EXIT_INTERNAL_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID_INPUT,
+    EXIT_YES,
 )
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "up": ("dray.cli.commands.services.up", "Run a whole cluster in this terminal"),
-        "status": ("dray.cli.commands.operations.status", "Show what runs where, and which devices are used"),
+        "status": ("dray.cli.commands.operations.status", "Show nodes, pods and used devices"),
         "allocate": (
             "dray.cli.commands.manifests.allocate",
-            "Give devices to everything that waits for them",
+            "Allocate devices to pending pods and claims",
         ),
         "explain": (
             "dray.cli.commands.explain.command",
-            "Tell which devices a pod gets, or why it gets none",
+            "Explain which devices a pod gets, or why it gets none",
         ),
         "server": ("dray.cli.commands.services.server", "Serve the Kubernetes API for devices"),
         "scheduler": (
             "dray.cli.commands.services.scheduler",
-            "Schedule pods with claims, beside any Kubernetes API server",
+            "Schedule pods with claims, for any Kubernetes API server",
         ),
         "controller": (
             "dray.cli.commands.services.controller",
-            "Keep the claims of pods, beside any Kubernetes API server",
+            "Create and release claims, for any Kubernetes API server",
         ),
         "driver": (
             "dray.cli.commands.drivers.driver",
-            "Write a driver, and hold it against what agents expect of one",
+            "Start a new driver, and check one for conformance",
         ),
         "node": (
             "dray.cli.commands.services.node",
-            "Run the pods of a node, and have their devices prepared",
+            "Run the agent of a node",
         ),
         "doctor": (
             "dray.cli.commands.operations.doctor",
-            "Prove that ledger and audit log are whole, and repair the ledger",
+            "Verify the ledger and the audit log, and repair the ledger",
         ),
         "fence": (
             "dray.cli.commands.operations.fence",
-            "Declare a lost node harmless, so that others get its devices",
+            "Declare a lost node out of service and free its devices",
         ),
-        "unfence": ("dray.cli.commands.operations.unfence", "Let pods run again on a node that was fenced"),
-        "lint": ("dray.cli.commands.manifests.lint", "Find what is wrong in manifests"),
-        "convert": ("dray.cli.commands.manifests.convert", "Move manifests to another version of the API"),
-        "cel": ("dray.cli.commands.manifests.cel", "Try a selector on devices"),
+        "unfence": ("dray.cli.commands.operations.unfence", "Take a fenced node back into service"),
+        "lint": ("dray.cli.commands.manifests.lint", "Find errors in manifests"),
+        "convert": ("dray.cli.commands.manifests.convert", "Convert manifests to another API version"),
+        "cel": ("dray.cli.commands.manifests.cel", "Evaluate a CEL selector on devices"),
         "verify": (
             "dray.cli.commands.manifests.verify",
-            "Check allocations again, by other code than made them",
+            "Verify allocations with independent code",
         ),
-        "vectors": ("dray.cli.commands.development.vectors", "Compare the allocator with recorded answers"),
-        "bench": ("dray.cli.commands.development.bench", "Time the allocator on scenarios"),
+        "vectors": ("dray.cli.commands.development.vectors", "Compare the allocator with recorded results"),
+        "bench": ("dray.cli.commands.development.bench", "Benchmark the allocator on scenarios"),
         "gates": ("dray.cli.commands.operations.gates", "Show the feature gates"),
         "reference": (
             "dray.cli.commands.development.reference",
@@ -81,11 +79,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Every command: the module whose `command` it is, and what it does in a line."""
+"""Every command: the module whose `command` it is, and its description in a line."""
 
 
 class _OutputClosedError(Exception):
-    """Nobody reads standard output any more."""
+    """Standard output is closed."""
 
 
 class _LazyGroup(click.Group):
@@ -112,7 +110,7 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise _OutputClosedError from None  # click would end the process here, with its own exit code
+            raise _OutputClosedError from None  # click would exit here, with its own exit code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -123,7 +121,7 @@ class _LazyGroup(click.Group):
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
-    epilog="Exit codes: 0 yes, 1 no, 2 broken input. Data goes to standard output, talk to standard error.",
+    epilog="Exit codes: 0 yes, 1 no, 2 invalid input. Data goes to stdout, messages to stderr.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def dray() -> None:
@@ -131,23 +129,23 @@ def dray() -> None:
 
 
 def run(arguments: Sequence[str], name: str = "dray") -> int:
-    """Run a command line; the exit code."""
+    """Run a command line; return the exit code."""
     try:
         code = dray.main(list(arguments), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else EXIT_YES
-    except click.exceptions.NoArgsIsHelpError as asked:
-        click.echo(asked.format_message())
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
         return EXIT_INVALID_INPUT
-    except click.ClickException as wrong:
-        return _print_error(_describe_click_error(wrong), EXIT_INVALID_INPUT)
+    except click.ClickException as error:
+        return _print_error(_describe_click_error(error), EXIT_INVALID_INPUT)
     except (click.Abort, KeyboardInterrupt):
         return _print_error("interrupted", EXIT_INTERRUPTED)
     except (BrokenPipeError, _OutputClosedError):
         _discard_output()
         return EXIT_BROKEN_PIPE
-    except Exception as broken:
-        return _report_exception(broken)
+    except Exception as error:
+        return _report_exception(error)
 
 
 def _report_exception(error: Exception) -> int:
@@ -167,7 +165,7 @@ def _print_error(message: str, code: int) -> int:
 
 
 def _describe_click_error(error: click.ClickException) -> str:
-    """What is wrong with a command line, in a line."""
+    """Describe an error in the command line, in a line."""
     if isinstance(error, click.NoSuchOption):
         return (
             "no such option "
@@ -186,7 +184,7 @@ def _suggest_match(word: str, known: Sequence[str] | Mapping[str, object]) -> st
 
 
 def _discard_output() -> None:
-    """Point standard output nowhere, so that what is still buffered is not an error at the end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Redirect standard output to the null device, so that buffered output is no error at exit."""
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)

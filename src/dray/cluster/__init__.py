@@ -1,5 +1,5 @@
 """The composition root: the only code that wires concrete stores, servers and services together.
 
-Choices of people (addresses, directories, gates) come in, running things come out; no decision about devices
-is made here. The doors import it, and nothing below does.
+It turns options of people (addresses, directories, gates) into running services and must not decide anything
+about devices. `cli` imports it, and no package below does.
 """

@@ -43,39 +43,43 @@ MEASURES: Final = numbers.build_metric_table(
     MetricDefinition(
         CLAIM_CALLS,
         MetricType.COUNTER,
-        "Claims in calls of the agent, by what was asked (prepare, unprepare) and how it ended (ok, error)",
+        "Claims in calls of the agent, by method (prepare, unprepare) and result (ok, error)",
         ("driver", "method", "result"),
     ),
     MetricDefinition(
         CLAIM_CALL_SECONDS,
         MetricType.HISTOGRAM,
-        "Time to prepare a claim or to give it back, by what was asked",
+        "Time to prepare or unprepare a claim, by method",
         ("driver", "method"),
         _SECONDS_BUCKETS,
     ),
     MetricDefinition(
         HELD_CLAIMS, MetricType.GAUGE, "Claims that this driver holds, by their stage", ("driver", "stage")
     ),
-    MetricDefinition(DEVICES, MetricType.GAUGE, "Devices that the driver told last", ("driver",)),
+    MetricDefinition(DEVICES, MetricType.GAUGE, "Devices that the driver reported last", ("driver",)),
     MetricDefinition(
-        PUBLICATIONS, MetricType.COUNTER, "Publications of the pools, by how they ended", ("driver", "result")
+        PUBLICATIONS, MetricType.COUNTER, "Publications of the pools, by result", ("driver", "result")
     ),
     MetricDefinition(
-        WRITES, MetricType.COUNTER, "Slices written, by how (create, update, delete)", ("driver", "operation")
+        WRITES,
+        MetricType.COUNTER,
+        "Slices written, by operation (create, update, delete)",
+        ("driver", "operation"),
     ),
     MetricDefinition(
-        HEALED, MetricType.COUNTER, "Slices written to put right what somebody else had done", ("driver",)
+        HEALED, MetricType.COUNTER, "Slices written to restore what another writer had changed", ("driver",)
     ),
     MetricDefinition(
         FAILURES,
         MetricType.COUNTER,
-        "Attempts to publish that failed and were made again: the server was away, or somebody was faster",
+        "Attempts to publish that failed and were retried: the server was unavailable, or "
+        "another writer was faster",
         ("driver",),
     ),
     MetricDefinition(
         REGISTERED, MetricType.GAUGE, "Whether the agent has registered this driver", ("driver",)
     ),
     MetricDefinition(
-        UNHEALTHY, MetricType.GAUGE, "Devices that the driver told to be unhealthy", ("driver",)
+        UNHEALTHY, MetricType.GAUGE, "Devices that the driver reports as unhealthy", ("driver",)
     ),
 )

@@ -29,7 +29,7 @@ from dray.allocator.search.trace import GaveUp, SearchEnding
 from dray.api.resource import DeviceClass
 from dray.values.cache_bounds import CacheBound
 
-SEARCH_ENDINGS: Final = CacheBound("endings of searches", 64, "a shape")
+SEARCH_ENDINGS: Final = CacheBound("outcomes of searches", 64, "a shape")
 MAX_PENDING_SHAPES: Final = 4096
 """Shapes that are scheduled for one query at the same time; further ones have to be requested again."""
 RUNNING_SEARCHES: Final = CacheBound("searches to continue", 64, "the scheduler")

@@ -204,7 +204,7 @@ class ApiServer:
 
     def _build_webhook_admission(self) -> WebhookAdmission:
         options = self._options
-        observer = WebhookRecorder(self.metrics, options.log, self._audit).observer
+        observer = WebhookRecorder(self.metrics, options.log, self._audit)
         return WebhookAdmission(
             self.cache, self._webhook_client, observer, options.clock, generate_uids().__next__
         )

@@ -23,11 +23,11 @@ def run_health_checks(
     path: str, checks: Mapping[str, HealthCheck], *, verbose: bool = False
 ) -> ProbeResult | None:
     """Answer a health path, optionally followed by the name of one check; None for other paths."""
-    top, _, asked = path.strip("/").partition("/")
-    if f"/{top}" not in HEALTH_PATHS or (asked and asked not in checks):
+    top, _, check = path.strip("/").partition("/")
+    if f"/{top}" not in HEALTH_PATHS or (check and check not in checks):
         return None
     # A process that is alive but not ready must not be restarted for that.
-    names = [asked] if asked else ([] if top == "livez" else list(checks))
+    names = [check] if check else ([] if top == "livez" else list(checks))
     troubles = {name: checks[name]() for name in names}
     good = not any(troubles.values())
     if good and not verbose:

@@ -85,8 +85,8 @@ class StructuredLogger:
 
     def _write(self, level: LogLevel, message: str, fields: Mapping[str, Any]) -> None:
         time = self._clock.now().isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-        told = {"dropped": self.dropped} if self.dropped else {}
-        if self._sink(self._format_line(time, level, redact(message), {**_clean_fields(fields), **told})):
+        drops = {"dropped": self.dropped} if self.dropped else {}
+        if self._sink(self._format_line(time, level, redact(message), {**_clean_fields(fields), **drops})):
             self.dropped = 0
         else:
             self.dropped += 1
@@ -118,9 +118,9 @@ class ChangeLogger:
 
     def report(self, subject: str, level: LogLevel, message: str, **fields: Any) -> None:
         """Report the current condition of a subject."""
-        said = (message, _clean_fields(fields))
-        self._log.log(LogLevel.DEBUG if self._reported.get(subject) == said else level, message, fields)
-        self._reported[subject] = said
+        report = (message, _clean_fields(fields))
+        self._log.log(LogLevel.DEBUG if self._reported.get(subject) == report else level, message, fields)
+        self._reported[subject] = report
 
     def clear(self, subject: str) -> bool:
         """Forget the condition of a subject; returns whether there was one."""
@@ -144,7 +144,7 @@ def build_descriptor_sink(file: int) -> LineSink:
     poll = select.poll()
     poll.register(file, select.POLLOUT)
 
-    def take(line: bytes) -> bool:
+    def write_line(line: bytes) -> bool:
         ready = poll.poll(0)
         if not ready or ready[0][1] & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             return False
@@ -156,7 +156,7 @@ def build_descriptor_sink(file: int) -> LineSink:
             return False
         return True
 
-    return take
+    return write_line
 
 
 class LoggingBridge(logging.Handler):
@@ -214,9 +214,9 @@ def _format_json(time: str, level: LogLevel, message: str, fields: Mapping[str, 
 
 
 def _format_text(time: str, level: LogLevel, message: str, fields: Mapping[str, Any]) -> bytes:
-    words = [time, f"{level.name:<7}", message]
-    words += [f"{name}={_quote(value)}" for name, value in fields.items()]
-    return (" ".join(words) + "\n").encode("utf-8", "backslashreplace")
+    parts = [time, f"{level.name:<7}", message]
+    parts += [f"{name}={_quote(value)}" for name, value in fields.items()]
+    return (" ".join(parts) + "\n").encode("utf-8", "backslashreplace")
 
 
 def _quote(value: Any) -> str:

@@ -2,8 +2,8 @@
 
     python -m tests.faults.agents.agent ROOT KUBECONFIG BOOT [BROKEN]
 
-It is the agent as people start it, but that which boot of the machine this is was said by somebody. A way in
-which it is `BROKEN` leaves something out that it must do, so that the judge has something to find.
+It is the agent as people start it, except that the boot of the machine is an argument. With `BROKEN` the
+agent omits something that it must do, so that the check of the journal has a fault to find.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dray.node.claims.preparer import PodClaimPreparer
 from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.containers.runtime.process import ProcessRuntime
 from tests.faults.agents.driver import NODE
-from tests.unit.node.claims.crash_points import POINTS as IN_THE_OFFICE
+from tests.unit.node.claims.crash_points import POINTS as PREPARER_POINTS
 
 POINTS = (
-    *IN_THE_OFFICE,
+    *PREPARER_POINTS,
     "awakened, not kept",
     "awakened, kept",
     "container started",
@@ -48,7 +48,7 @@ class Death:
 
 
 def prepared_for_death(root: Path, boot: str) -> None:
-    """Let the agent of this process die where it is told, in the boot it is told."""
+    """Let the agent of this process crash at the point that a file names, in the given boot."""
     death = Death(root / "fatal")
 
     def told(node: Any, checkpoint: Path, lines: Any, _boot: str, *more: Any) -> ClaimPreparerOptions:
@@ -74,7 +74,7 @@ async def _unasked(_self: PodClaimPreparer, _pod: Any) -> ClaimsReady:
 
 
 async def _kept(_self: PodClaimPreparer, _pod_uid: str, *, abandon: bool = False) -> None:
-    """Broken: nothing is given back."""
+    """Broken: nothing is released."""
 
 
 class Breakage(NamedTuple):
@@ -92,7 +92,7 @@ BROKEN = {
 
 
 def arguments(root: Path, kubeconfig: str) -> list[str]:
-    """What somebody would say to `dray`."""
+    """The arguments of `dray`."""
     places = ("--root", root / "agent", "--plugins-registry", root / "r", "--cdi-dir", root / "cdi")
     node = ("node", "--name", NODE, "--kubeconfig", kubeconfig, "--port", "0", "--max-pods", "200")
     return [*node, *map(str, places)]

@@ -1,9 +1,9 @@
-"""R-12: pods with claims come and go on a node whose agent is killed, whose checkpoint is spoiled.
+"""R-12: pods with claims on a node whose agent is killed and whose checkpoint is damaged.
 
-Theory of operation: each worker plays a user, the scheduler and the controller at once for claims of its own:
-it makes a claim with devices of one driver or of both, binds pods that use it, one or several that overlap,
-and lets them go by themselves, by deletion or by force. Beside them one after the other of the troubles comes
-over the agent. When all have gone, the journal is judged.
+Theory of operation: each worker acts as user, scheduler and controller for claims of its own: it creates a
+claim with devices of one driver or of both, binds one or several overlapping pods that use it, and ends them
+by completion, by deletion or by force. Meanwhile faults are injected into the agent one after the other. When
+all pods have ended, the journal is checked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.faults.agents.machine import DRIVERS, SPOILS, Machine
 SPACE = "default"
 CLAIM, POD = get_kind("ResourceClaim.resource.k8s.io"), get_kind("Pod")
 AWAY = "is the server that"
-"""An agent does not begin without its server, and says so; somebody starts it again."""
+"""An agent does not start without its server and ends with an error; the campaign starts it again."""
 Document = dict[str, Any]
 
 
@@ -276,7 +276,7 @@ class Campaign:
         left = 1
         while left and time.monotonic() < deadline:
             await asyncio.sleep(0.2)
-            if not self._machine.agent.lives:
+            if not self._machine.agent.is_running:
                 await self._machine.start_agent()
             with suppress(*CALL_ERRORS):
                 left = len((await self._client.list(Preparation)).items)
@@ -344,7 +344,7 @@ class Campaign:
             fatal.unlink(missing_ok=True)
         else:
             reached = False
-        if machine.agent.lives:
+        if machine.agent.is_running:
             await machine.agent.kill()
         elif not reached and AWAY not in machine.agent.said().splitlines()[-1]:
             machine.breaches.append(f"the agent ended by itself: {machine.agent.said()[-600:]}")

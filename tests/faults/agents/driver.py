@@ -1,4 +1,4 @@
-"""A driver in a process of its own that tells a journal what it is asked; with the kit, or in plain grpcio.
+"""A driver in a process of its own that writes its calls to a journal; with the kit, or in plain grpcio.
 
 python -m tests.faults.agents.driver kit|plain NAME ROOT KUBECONFIG BOOT
 """
@@ -48,7 +48,7 @@ class Told(Driver):
 
 
 class Plain(PlainDriver):
-    """Not written with the kit: every call is told, and nothing is remembered but files."""
+    """Not written with the kit: it writes every call to the journal and has no state but files."""
 
     boot = ""
     journal = Path()

@@ -1,10 +1,10 @@
-"""What really happened on a node, told by drivers and containers themselves, and the judge of it.
+"""The journal of a node, written by drivers and containers themselves, and its check.
 
-Theory of operation: everybody appends lines to one file, so the order of lines is the order of events. A
-driver says `prepare` before it works, `prepared` before it answers, `unprepare` before it takes anything down
-and `unprepared` before it answers. A container says `run` when it begins, with the boot that each of its
-devices was prepared in, as it finds it in its environment, and `end` when it ends. The machine says `reboot`:
-nothing runs then, and nothing is set up any more.
+Theory of operation: all processes append lines to one file, so the order of lines is the order of events. A
+driver writes `prepare` before it works, `prepared` before it replies, `unprepare` before it releases anything
+and `unprepared` before it replies. A container writes `run` when it starts, with the boot in which each of
+its devices was prepared, as it finds it in its environment, and `end` when it ends. The machine writes
+`reboot`: nothing runs then, and nothing is prepared any more.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def variable(driver: str, uid: str) -> str:
 
 @dataclass
 class Judge:
-    """Reads a journal and says what must not have happened."""
+    """Reads a journal and reports violations."""
 
     boot: str = ""
     prepared: dict[Held, str] = field(default_factory=dict)
     """What is prepared now, and in which boot."""
     owed: set[Held] = field(default_factory=set)
-    """What was asked for and not given back since."""
+    """Claims that were prepared and not unprepared since."""
     running: dict[str, tuple[Held, ...]] = field(default_factory=dict)
     """Pods whose container runs, and what it uses."""
     began: Counter[str] = field(default_factory=Counter)

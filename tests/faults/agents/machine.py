@@ -1,4 +1,4 @@
-"""The processes of one node and its server: started, killed, rebooted; and its checkpoint, spoiled."""
+"""The processes of one node and its server: started, killed, rebooted; and its checkpoint, damaged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPOILS = ("torn", "flipped", "deleted", "old copy", "forgotten version", "wrong 
 
 
 class Process:
-    """A program that is killed and started again; what it says goes into a file."""
+    """A program that is killed and started again; its output goes to a file."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log, self._arguments = log, arguments
@@ -52,7 +52,7 @@ class Process:
             return await self.process.wait()
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         return self.process is not None and self.process.returncode is None
 
     def said(self) -> str:
@@ -89,14 +89,14 @@ class Machine:
         await self._server.start("--port", port)
         async with asyncio.timeout(LONGEST):
             while self._server.said().count("https://") == said:
-                assert self._server.lives, self._server.said()[-2000:]
+                assert self._server.is_running, self._server.said()[-2000:]
                 await asyncio.sleep(0.05)
 
     async def stop_server(self, how: signal.Signals = signal.SIGKILL) -> None:
         await self._server.kill(how)
 
     async def credentials(self, user: str, *groups: str) -> str:
-        """A kubeconfig of somebody."""
+        """The kubeconfig of a user."""
         more = [word for group in groups for word in ("--group", group)]
         data = ("--data-dir", str(self._root / "data"))
         process = await asyncio.create_subprocess_exec(
@@ -141,10 +141,10 @@ class Machine:
         await self.agent.start(self.boot, *([self._broken] if self._broken else []))
 
     async def works(self) -> None:
-        """Wait until the agent takes pods, as long as it lives."""
+        """Wait until the agent takes pods, as long as it runs."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST):
-                while self.agent.lives and self.agent.said().count("takes pods") == self._began:
+                while self.agent.is_running and self.agent.said().count("takes pods") == self._began:
                     await asyncio.sleep(0.05)
 
     async def power_off(self) -> None:
@@ -155,7 +155,7 @@ class Machine:
         await self._end_containers()
 
     async def _end_containers(self) -> None:
-        """Nobody of them may write a word any more: keepers first, then all they kept."""
+        """Kill all of them, so that none writes any more: shims first, then their containers."""
         mark = f"{self._root}/agent/containers".encode()
         for _ in range(3):
             for pid in processes.list_processes():

@@ -1,4 +1,4 @@
-"""R-12 in small: an agent dies a few times; in full `python -m tests.faults.agents --full`."""
+"""R-12 in small: an agent is killed a few times; in full `python -m tests.faults.agents --full`."""
 
 from __future__ import annotations
 

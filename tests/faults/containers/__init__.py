@@ -1,1 +1,1 @@
-"""Containers whose keepers, cradles and agents are killed at random."""
+"""Containers whose shims, fork servers and agents are killed at random."""

@@ -1,7 +1,7 @@
-"""Containers of an unlucky node: whoever looks after them is killed at random instants.
+"""Containers whose shim, fork server or agent is killed at random times.
 
-A round is one container with a fate: its keeper, the cradle or the agent goes, it is stopped, or nothing
-happens. Afterwards it must have ended once, with the code that fits its fate, and nothing of it may run.
+A round is one container and one fault: its shim, the fork server or the agent is killed, it is stopped, or
+nothing happens. Afterwards it must have ended once, with the expected code, and nothing of it may run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.containers.runtime.shim import files, processes
 from dray.wire.cdi import ContainerEdits, Hook
 
-FATES = ("nothing", "keeper", "cradle", "agent", "stop", "kill")
+FATES = ("nothing", "shim", "fork server", "agent", "stop", "kill")
 SCRIPT = """
 echo ran >> $1
 (setsid sh -c 'sleep 1000' &)
@@ -89,10 +89,10 @@ class Node:
 
     async def _strike(self, fate: str, container: ContainerId) -> None:
         state, _ = files.read_fields(str(self._root / "containers" / str(container) / files.STATE))
-        if fate == "keeper" and "keeper" in state:
+        if fate == "shim" and "keeper" in state:
             _kill(int(state["keeper"][0]))
-        elif fate == "cradle":
-            for pid in _cradles():
+        elif fate == "fork server":
+            for pid in _find_fork_servers():
                 _kill(pid)
         elif fate == "agent":
             self._runtime = ProcessRuntime(self._root / "containers")
@@ -110,7 +110,7 @@ class Node:
         if ran > 1:
             self.tally.ran_twice.append(told)
         self.tally.lost += exit.reason == UNKNOWN
-        stopped = fate in ("stop", "kill", "keeper", "cradle") or refused
+        stopped = fate in ("stop", "kill", "shim", "fork server") or refused
         if not stopped and (exit.code, exit.reason, ran) != (code, "Error", 1):
             self.tally.wrong_ends.append(told)
         if stopped and exit.code not in (code, 128, 137, 143):
@@ -128,7 +128,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _cradles() -> list[int]:
+def _find_fork_servers() -> list[int]:
     children = [pid for pid, found in processes.list_processes().items() if found[0] == os.getpid()]
     return [pid for pid in children if b"shim.fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 

@@ -162,7 +162,7 @@ async def cut_everybody(field: Field) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def full_disk(field: Field) -> AsyncIterator[None]:
-    """Fill the disk of one member; when there is room again it is started anew if it gave up."""
+    """Fill the disk of one member; when there is space again it is started anew if it gave up."""
     member = field.small_disk
     assert member is not None
     ballast = member.folder / "ballast"

@@ -1,4 +1,4 @@
-"""Three etcd members behind doors, with everything one can do to them."""
+"""Three etcd members behind proxies, with all faults that can be injected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.etcd.network import Network
 
 SIZE = 3
 DISK = "300m"
-"""The disk of the member that will find it full: two logs of 64 MiB, laid out in advance, and some room."""
+"""The disk of the member that will find it full: two logs of 64 MiB, laid out in advance, and some space."""
 READY = 40.0
 
 
@@ -94,7 +94,7 @@ async def three_members(folder: Path, *, disk: bool = False) -> AsyncIterator[Fi
     mounted = disk and _mount(members[0].folder)
     network = Network()
     for member in members:
-        await network.add_door(member)
+        await network.add_proxy(member)
     cluster = Cluster(members)
     field = Field(cluster, network)
     field.small_disk = members[0] if mounted else None

@@ -1,9 +1,9 @@
 """Lines between etcd members that can be cut, without touching the machine's network.
 
-Theory of operation: each member tells the others the address of a door instead of its own. A door passes
-everything on. Members say in the head of each request to another member who they are, so that the door knows
+Theory of operation: each member tells the others the address of a proxy instead of its own. A proxy passes
+everything on. Members say in the head of each request to another member who they are, so that the proxy knows
 both ends of a line and can cut exactly one: what is open is torn, what is new is refused. Clients use no
-door, so that a member alone in the dark still hears its clients, which is the interesting case.
+proxy, so that a member alone in the dark still hears its clients, which is the interesting case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOBODY = ""
 
 
 class Network:
-    """The doors of all members."""
+    """The proxies of all members."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
@@ -29,7 +29,7 @@ class Network:
         self.names: dict[str, str] = {}
         """The identity by which a member signs, in hexadecimal digits, to its name."""
 
-    async def add_door(self, member: Member) -> None:
+    async def add_proxy(self, member: Member) -> None:
         async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
@@ -44,7 +44,7 @@ class Network:
 
         server = await asyncio.start_server(passed, "127.0.0.1", 0, limit=HEAD_LIMIT)
         self._servers.append(server)
-        member.door = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        member.proxy = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     def isolate(self, member: Member, members: list[Member]) -> None:
         """Cut the member off from all others."""
@@ -55,7 +55,7 @@ class Network:
 
     def _is_cut(self, ends: frozenset[str]) -> bool:
         # A line may begin with a question that is not signed and be used for others later; it is then cut
-        # with whatever line of that door is cut, and whoever used it rightly comes back with a signature.
+        # with whatever line of that proxy is cut, and whoever used it rightly comes back with a signature.
         if NOBODY in ends:
             return any(ends & pair for pair in self._cut)
         return ends in self._cut

@@ -16,7 +16,7 @@ from tests.faults.etcd.field import NoEtcd, three_members
 
 
 def test_small_a_killed_leader_loses_nothing_and_histories_stay_linearizable(tmp_path: Path):
-    async def story() -> None:
+    async def run_case() -> None:
         async with three_members(tmp_path) as field:
             outcome = await run(field, "kill -9 the leader", hold=4.0)
             assert not outcome.wrong, outcome.wrong[:3]
@@ -25,6 +25,6 @@ def test_small_a_killed_leader_loses_nothing_and_histories_stay_linearizable(tmp
             assert not tally.wrong, tally.wrong[:3]
 
     try:
-        asyncio.run(asyncio.wait_for(story(), 120))
+        asyncio.run(asyncio.wait_for(run_case(), 120))
     except NoEtcd as missing:
         pytest.skip(str(missing))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.faults.ledger import quotas
 from tests.faults.ledger.campaign import Campaign
-from tests.faults.ledger.furniture import Size
+from tests.faults.ledger.contested_devices import Size
 
 SIZES = {False: Size(pools=6, claims=900, kills=3), True: Size(pools=100, claims=20_000, kills=24)}
 CONTROL = {False: Size(pools=4, claims=400, kills=0), True: Size(pools=20, claims=4_000, kills=0)}

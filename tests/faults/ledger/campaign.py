@@ -19,7 +19,15 @@ from dray.client.errors import ClientError
 from dray.client.transport import TransportRequest
 from tests.faults.ledger.api import CLAIMS, MERGE, PREPARATIONS, SLICES, Api
 from tests.faults.ledger.checker import Judge
-from tests.faults.ledger.furniture import Size, allocation, claim, devices_of, pool_name, preparation, slices
+from tests.faults.ledger.contested_devices import (
+    Size,
+    allocation,
+    claim,
+    devices_of,
+    pool_name,
+    preparation,
+    slices,
+)
 
 AT_ONCE = 32
 LONGEST = 1800

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults.ledger.furniture import BUDGET, DRAW, MEMORY, Device, counter_set, devices_of
+from tests.faults.ledger.contested_devices import BUDGET, DRAW, MEMORY, Device, counter_set, devices_of
 
 Held = dict[tuple[Device, str], int | None]
 """What a claim has, by device and share: Gi of memory, or None for the whole."""

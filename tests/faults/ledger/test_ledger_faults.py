@@ -13,7 +13,7 @@ import pytest
 from tests.faults.ledger import quotas
 from tests.faults.ledger.campaign import Campaign
 from tests.faults.ledger.checker import Judge
-from tests.faults.ledger.furniture import Size
+from tests.faults.ledger.contested_devices import Size
 
 SEED = 20260101
 

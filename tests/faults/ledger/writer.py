@@ -16,9 +16,9 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
-from tests.faults.ledger import furniture
+from tests.faults.ledger import contested_devices
 from tests.faults.ledger.api import CLAIMS, MERGE, PREPARATIONS, Api
-from tests.faults.ledger.furniture import Device, allocation, devices_of, pool_name, sort_of
+from tests.faults.ledger.contested_devices import Device, allocation, devices_of, pool_name, sort_of
 
 HANDS = 4
 """How many claims a writer works on at a time."""
@@ -116,7 +116,7 @@ class Writer:
         if self._chance.random() < PREPARED:
             preparation = f"p-{name}"
             self._note(f"preparation {preparation}")
-            document = furniture.preparation(preparation, self._chance.choice(NODES), name, uid)
+            document = contested_devices.preparation(preparation, self._chance.choice(NODES), name, uid)
             code, _ = await self._api.send("POST", PREPARATIONS, document)
             if code != 201:
                 self.figures[f"unprepared {code}"] += 1

@@ -53,14 +53,14 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("story", FINE)
-def test_what_has_an_order_is_accepted(story: str):
-    assert stuck_at(FINE[story]) is None
+@pytest.mark.parametrize("case", FINE)
+def test_what_has_an_order_is_accepted(case: str):
+    assert stuck_at(FINE[case]) is None
 
 
-@pytest.mark.parametrize("story", WRONG)
-def test_what_has_none_is_caught(story: str):
-    assert stuck_at(WRONG[story]) is not None
+@pytest.mark.parametrize("case", WRONG)
+def test_what_has_none_is_caught(case: str):
+    assert stuck_at(WRONG[case]) is not None
 
 
 OPS = st.lists(

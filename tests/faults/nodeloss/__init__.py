@@ -1,1 +1,1 @@
-"""R-13: force deletes and lost nodes; a device comes back only when its node let go or was fenced."""
+"""R-13: force deletes and lost nodes; a device returns only when its node released it or was fenced."""

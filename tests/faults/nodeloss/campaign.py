@@ -1,12 +1,12 @@
-"""R-13: pods are deleted by force, nodes are cut off, fail and come back; devices are attached to a network.
+"""R-13: pods are deleted by force, nodes are cut off, fail and return; devices are attached to a network.
 
-Theory of operation: there are more pods than devices, so whatever becomes free is taken at once by somebody
-on another node. Three troubles take turns. Pods are deleted by force: their node lets go a moment later. A
-node is cut off: it is found lost, its pods are deleted by force, and it goes on using what it has until it
-comes back. A node fails and an administrator fences it: what it had is not given to anybody before, and is
-used elsewhere after; the node comes back, runs nothing while it is fenced, and works again when it is taken
-back. Every second node that fails is deleted before it is fenced. The hall (see `machine`) knows who really
-uses what.
+Theory of operation: there are more pods than devices, so a device that becomes free is allocated at once to a
+pod on another node. Three faults alternate. Pods are deleted by force: their node releases the devices a
+moment later. A node is cut off: it is found lost, its pods are deleted by force, and it keeps using its
+devices until it is connected again. A node fails and an administrator fences it: its devices are allocated to
+no one before that, and used elsewhere after; the node returns, runs nothing while it is fenced, and works
+again when the fence is removed. Every second node that fails is deleted before it is fenced. `machine`
+records the real use of devices.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PATIENCE = 90.0
 LONGEST = 3600.0
 SILENCE = 3.0
 A_WHILE = 1.2
-"""Seconds in which somebody would have given away or used what nobody may, if anybody did."""
+"""Seconds in which a forbidden allocation or use of a device would happen, if there was one."""
 _BRIEFLY = [
     {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
     for key in (UNREACHABLE, "node.kubernetes.io/not-ready")
@@ -75,11 +75,11 @@ class Tally:
     held_back: int = 0
     """Devices that failed nodes had."""
     early: int = 0
-    """Devices of those that somebody got before the fence."""
+    """Devices of those that were allocated before the fence."""
     unsaid: int = 0
     """Devices of those of which the fence did not say that they are free."""
     reused: int = 0
-    """Devices of those that somebody used elsewhere after."""
+    """Devices of those that were used elsewhere after it."""
     trespass: list[str] = field(default_factory=list)
     """Pods that did not end and were on a node, or used something there, while it was fenced."""
     returned: int = 0
@@ -183,7 +183,7 @@ class Campaign:
         return [each for each in pods if each not in over]
 
     async def _drain(self) -> None:
-        """Nothing new comes: everything ends, and every device is given back."""
+        """Create nothing new: everything ends, and every device is released."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             left = await self._clear()
@@ -309,7 +309,7 @@ class Campaign:
         return found
 
     async def _typed(self, verb: str, name: str) -> str:
-        """What `dray fence node` or `dray unfence node` says; it must succeed."""
+        """Return the output of `dray fence node` or `dray unfence node`, which must succeed."""
         more = ("--yes",) if verb == "fence" else ()
         arguments = (verb, "node", name, "--kubeconfig", self._kubeconfig, *more)
         said = io.StringIO()

@@ -1,9 +1,9 @@
-"""A node as its agent looks from the API, and what really happens on it, which the API does not see.
+"""A simulated machine: its agent as the API sees it, and the real use of devices, which the API does not see.
 
-Theory of operation: the hall holds the devices themselves, attached to a network that every machine reaches.
-A machine gives signs of life, prepares what its pods were given and uses it, and lets go when they end. Cut
-off, it reaches the API no more, and what runs on it goes on. Switched off, nothing runs on it, and nobody
-knows. Whoever begins to use a device that is in use elsewhere has broken the promise.
+Theory of operation: the devices are attached to a network that every machine reaches. A machine renews its
+lease, prepares and uses the devices of its pods, and releases them when the pods end. Cut off, it does not
+reach the API, and its pods continue. Switched off, nothing runs on it, and no one is notified. A machine that
+starts to use a device in use elsewhere violates the guarantee.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.e2e.use_case_cluster import node
 NODE = get_kind("Node")
 POD = get_kind("Pod")
 LEASES = "kube-node-lease"
-BEAT = 0.4
+HEARTBEAT_SECONDS = 0.4
 SPACE = "default"
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ Device = tuple[str, str]
 
 
 class Use(NamedTuple):
-    """That somebody began to use a device."""
+    """The start of a device's use."""
 
     device: Device
     where: str
@@ -106,13 +106,15 @@ class Machine:
     def __init__(self, name: str, client: Client, hall: Hall, chance: random.Random) -> None:
         self.name, self.way = name, Way.UP
         self._client, self._hall, self._chance = client, hall, chance
-        self._heart = Heartbeat(client, name, LEASES, HeartbeatOptions(name, interval_seconds=BEAT))
+        self._heart = Heartbeat(
+            client, name, LEASES, HeartbeatOptions(name, interval_seconds=HEARTBEAT_SECONDS)
+        )
         self._running: dict[str, _Running] = {}
         self._booted = False
         self._boots = 0
 
     def switch_off(self) -> None:
-        """Power fails: nothing runs any more, and nobody is told."""
+        """Switch off: nothing runs any more, and no one is notified."""
         self.way = Way.OFF
         self._boots += 1
         self._hall.power_off(self.name)
@@ -125,10 +127,10 @@ class Machine:
             if self.way is Way.UP:
                 with suppress(ApiError, _PowerFailed):
                     await self._live()
-            await asyncio.sleep(self._chance.uniform(0.05, BEAT))
+            await asyncio.sleep(self._chance.uniform(0.05, HEARTBEAT_SECONDS))
 
     async def _sent(self, call: Awaitable[T]) -> T:
-        """What the API answers; nobody hears it when the power failed meanwhile."""
+        """Return the reply of the API; it is lost when the machine was switched off meanwhile."""
         boots = self._boots
         try:
             answer = await call
@@ -157,7 +159,7 @@ class Machine:
                 await self._admit(pod)
 
     async def _boot(self) -> None:
-        """Nothing runs after a start: whatever this node had is given back."""
+        """Release everything this node had: nothing runs after a start."""
         with suppress(AlreadyExistsError):
             await self._sent(self._client.create(node(self.name)))
         for standing in (await self._sent(self._client.list(Preparation))).items:

@@ -14,7 +14,7 @@ SEED = 20260113
 
 
 @pytest.mark.req("K3063-159")
-def test_small_a_device_comes_back_only_from_a_node_that_let_go_or_was_fenced(tmp_path: Path) -> None:
+def test_small_a_device_returns_only_from_a_node_that_released_it_or_was_fenced(tmp_path: Path) -> None:
     tally = asyncio.run(Campaign(tmp_path, Size(), SEED).run())
     print(f"seed {SEED}: {tally}")
     assert (tally.lost, tally.fenced) == (1, 1)

@@ -39,7 +39,7 @@ def main() -> int:
     began = time.monotonic()
     seen = asyncio.run(frames(FRAMES[options.full], options.seed))
     print(f"S-07 {seen}\nin {time.monotonic() - began:.0f} seconds", flush=True)
-    complete = tally.scenes.total() == ROUNDS[options.full] + KILLS[options.full]
+    complete = tally.scenarios.total() == ROUNDS[options.full] + KILLS[options.full]
     return 0 if tally.sound() and complete and seen.sound() else 1
 
 

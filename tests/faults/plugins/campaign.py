@@ -1,10 +1,10 @@
-"""R-14: the life of drivers under one agent, in random order, with their slices on a real server.
+"""R-14: restarts, updates and failures of drivers in random order, with their slices on a real server.
 
-Theory of operation: one driver is put through scenes while a neighbour of it is left alone. All the time
-claims are prepared and given back through both, as pods would. While a scene says that somebody must answer,
-no call may fail and a line must be there. A driver's slices may only go when it was away for the grace time;
-that they are the same ones is seen by their uids. The neighbour must never notice anything. The grace time
-passes on a clock that is turned by hand, so that nobody waits for it and nothing depends on a busy machine.
+Theory of operation: one driver goes through scenarios while a second one is not disturbed. All the time
+claims are prepared and unprepared through both, as for pods. While a scenario requires replies, no call may
+fail and the driver must be registered. A driver's slices may be withdrawn only when it was away for the grace
+period; their uids show that they are the same. The second driver must not be affected. The grace period
+passes on a manual clock, so that the test neither waits for it nor depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.contract.documents import node, resource_slice
 from tests.contract.servers import reaching
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.processes import Process
-from tests.unit.node.doorway import GRACE, NAME, Place, place, until
+from tests.unit.node.registry_harness import GRACE, NAME, RegistryHarness, open_registry_harness, until
 
 NODE = "node-a"
 NEIGHBOUR = "neighbour.example.com"
@@ -41,7 +41,7 @@ TIMEOUT = 1.0
 class Tally:
     """What happened, and what should not have."""
 
-    scenes: Counter[str] = field(default_factory=Counter)
+    scenarios: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     unanswered: int = 0
     withdrawals: int = 0
@@ -52,9 +52,9 @@ class Tally:
         return not self.breaches and self.calls > 0 and self.withdrawals > 0 and self.kept > 0
 
     def __str__(self) -> str:
-        scenes = ", ".join(f"{name} {count}" for name, count in sorted(self.scenes.items()))
+        scenarios = ", ".join(f"{name} {count}" for name, count in sorted(self.scenarios.items()))
         return (
-            f"scenes: {scenes}; {self.calls} calls, {self.unanswered} unanswered while nobody had to; "
+            f"scenarios: {scenarios}; {self.calls} calls, {self.unanswered} unanswered while nobody had to; "
             f"slices withdrawn {self.withdrawals} times, kept {self.kept} times; "
             f"breaches: {'; '.join(self.breaches[:5]) or 'none'}"
         )
@@ -63,7 +63,7 @@ class Tally:
 class Campaign:
     """A place with two drivers and a server."""
 
-    def __init__(self, here: Place, client: Client, seed: int) -> None:
+    def __init__(self, here: RegistryHarness, client: Client, seed: int) -> None:
         self._here = here
         self._client = client
         self._random = random.Random(seed)
@@ -78,12 +78,12 @@ class Campaign:
         await self._start(NEIGHBOUR)
         neighbours = await self._slices(NEIGHBOUR)
         calling = [asyncio.create_task(self._call(name)) for name in (NAME, NEIGHBOUR)]
-        scenes = (self.unregister, self.restart, self.roll, self.roll_back, self.hang, self.wrong_version)
-        plan = [scenes[number % len(scenes)] for number in range(rounds)] + [self.kill] * kills
+        scenarios = (self.unregister, self.restart, self.roll, self.roll_back, self.hang, self.wrong_version)
+        plan = [scenarios[number % len(scenarios)] for number in range(rounds)] + [self.kill] * kills
         self._random.shuffle(plan)
-        for scene in plan:
-            await scene()
-            self.tally.scenes[scene.__name__.replace("_", " ")] += 1
+        for scenario in plan:
+            await scenario()
+            self.tally.scenarios[scenario.__name__.replace("_", " ")] += 1
             self._judge(await self._slices(NEIGHBOUR) == neighbours, "the neighbour lost its slices")
         for task in calling:
             task.cancel()
@@ -115,12 +115,12 @@ class Campaign:
         return {each.metadata.uid for each in found if each.spec.driver == name}
 
     def _excuse(self, excused: bool) -> None:
-        """Whether calls may fail from now on; whoever called meanwhile has its excuse afterwards too."""
+        """Set whether calls may fail from now on; a call in progress may also fail afterwards."""
         self._must_answer = not excused
         self._excuses += excused
 
     async def _call(self, name: str) -> None:
-        """What pods do: have claims prepared and given back, one after the other."""
+        """Prepare and unprepare claims one after the other, as for pods."""
         for number in itertools.count():
             claim = ClaimRef("default", f"c-{number}", f"{name}-{number}")
             for what in ("prepare", "unprepare"):
@@ -154,7 +154,7 @@ class Campaign:
         self._judge(withdrawals > 0, f"nobody was told that {name} has gone")
         self.tally.withdrawals += 1
 
-    # Scenes.
+    # --- scenarios ---
 
     async def unregister(self) -> None:
         """A driver leaves and does not come back in time."""
@@ -182,7 +182,7 @@ class Campaign:
         await self._kept(before)
 
     async def roll(self) -> None:
-        """A new instance comes before the old one leaves: nobody notices."""
+        """Start a new instance before the old one ends: no call fails."""
         before, old = await self._slices(NAME), self._driver
         self._driver = await self._start(NAME)
         await until(lambda: bool(self._driver.calls))
@@ -231,7 +231,7 @@ class Campaign:
         await self._kept(before)
 
     async def wrong_version(self) -> None:
-        """A second instance that speaks nothing we know is told so, and the first one goes on."""
+        """Start a second instance without a supported service: it is refused, and the first one continues."""
         before, here = await self._slices(NAME), self._here
         lost = await here.driver(NAME, instance=f"-{next(self._numbers)}", versions=("v9.DRAPlugin",))
         await here.until(lambda: bool(lost.statuses))
@@ -291,5 +291,5 @@ async def campaign(folder: Path, seed: int) -> AsyncIterator[Campaign]:
     async with reaching("inside", folder) as reach:
         client = reach.client()
         await client.create(node(NODE))
-        async with place(TIMEOUT, PublishedSlices(client, NODE).withdraw) as here:
+        async with open_registry_harness(TIMEOUT, PublishedSlices(client, NODE).withdraw) as here:
             yield Campaign(here, client, seed)

@@ -1,8 +1,8 @@
-"""S-07, the agent's side: replies of a driver that are broken in every way, and an agent that stays calm.
+"""S-07, the agent's side: broken replies of a driver, which must not disturb the agent.
 
-Theory of operation: a server answers every method with bytes. They begin as a good reply and are then cut,
-turned, doubled or replaced. Whatever arrives, each claim that was asked for has an outcome, a registration is
-an offer or refused with a sentence of one line, and nothing is raised.
+Theory of operation: a server replies to every method with bytes: a valid reply that is cut, changed, doubled
+or replaced. Whatever arrives, each claim of a call has an outcome, a registration is valid or refused with a
+message of one line, and nothing is raised.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""R-14 and S-07 in small: every scene once, some lies; in full `python -m tests.faults.plugins --full`."""
+"""R-14 and S-07 in small: every scenario once, some lies; in full `python -m tests.faults.plugins --full`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_small_slices_go_with_their_driver_and_not_before(tmp_path: Path) -> Non
 
     tally = asyncio.run(run())
     print(f"seed {SEED}: {tally}")
-    assert tally.scenes.total() == 7
+    assert tally.scenarios.total() == 7
     assert tally.sound(), str(tally)
 
 

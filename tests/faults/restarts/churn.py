@@ -22,7 +22,7 @@ NODES, DEVICES, SHARED = 4, 4, 4
 Document = dict[str, Any]
 
 
-def furniture() -> list[Document]:
+def contested_devices() -> list[Document]:
     """Nodes with devices, templates for one, two and too many, and claims to share."""
     made: list[Document] = [device_class()]
     for number in range(NODES):
@@ -51,7 +51,7 @@ class Churn:
         self.made = self.ended = 0
 
     async def furnish(self) -> None:
-        for document in furniture():
+        for document in contested_devices():
             await self._client.create(document)
 
     async def go_on(self, seconds: float, pause: float = 0.05) -> None:

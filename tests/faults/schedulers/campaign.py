@@ -27,7 +27,7 @@ from tests.e2e.use_case_cluster import named, node, pod
 from tests.faults.ledger.api import CLAIMS, PREPARATIONS, Api
 from tests.faults.ledger.campaign import Log, hosted
 from tests.faults.ledger.checker import Judge
-from tests.faults.ledger.furniture import AMOUNTS, Size, claim, slices, sort_of
+from tests.faults.ledger.contested_devices import AMOUNTS, Size, claim, slices, sort_of
 from tests.faults.restarts.campaign import Killed
 
 POD = get_kind("Pod")

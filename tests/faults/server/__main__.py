@@ -16,7 +16,7 @@ from typing import Any
 
 import uvloop
 
-from tests.faults.server import consistency, crowd, exhaustion, hostile, increments, spies, witnessed
+from tests.faults.server import audited, consistency, crowd, exhaustion, hostile, increments, spies
 from tests.faults.server.hosted import hosted
 from tests.faults.server.place import placed
 
@@ -62,8 +62,8 @@ def r19(folder: Path, full: bool, seed: int) -> tuple[bool, str]:
         before = server.megabytes()
         alone, outcomes = uvloop.run(work(server))
         after = server.megabytes()
-    wrong = [str(outcome) for outcome in outcomes if not outcome.well or outcome.witness.strange]
-    waited = sorted(wait for outcome in outcomes for wait in outcome.witness.took)
+    wrong = [str(outcome) for outcome in outcomes if not outcome.well or outcome.reader.strange]
+    waited = sorted(wait for outcome in outcomes for wait in outcome.reader.took)
     beside = waited[len(waited) * 99 // 100]
     figures = (
         f"{len(outcomes)} offences against {len(exhaustion.OFFENCES)} limits, {len(wrong)} went wrong; "
@@ -89,7 +89,7 @@ def s13(folder: Path, full: bool, seed: int) -> tuple[bool, str]:
 
 
 def s14(folder: Path, full: bool, seed: int) -> tuple[bool, str]:
-    record = uvloop.run(witnessed.campaign(folder, 50 if full else 3, seed))
+    record = uvloop.run(audited.campaign(folder, 50 if full else 3, seed))
     return record.sound, str(record)
 
 

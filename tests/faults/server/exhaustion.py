@@ -202,7 +202,7 @@ OFFENCES: dict[str, tuple[Offence, frozenset[int], str]] = {
 """What is exhausted: how, codes of which one must be answered, and words of the last refusal."""
 
 
-WITNESS = b"\r\nimpersonate-user: witness\r\nimpersonate-group: system:masters\r\n\r\n"
+READER = b"\r\nimpersonate-user: reader\r\nimpersonate-group: system:masters\r\n\r\n"
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Seen:
         return ordered[len(ordered) * 99 // 100] if ordered else 0.0
 
 
-class Witness:
+class Reader:
     """A well-behaved client in a process of its own, so that it does not wait for the offender's work."""
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -244,7 +244,7 @@ async def _reading(address: Address, over: Any, queue: Any) -> None:
     """Read now and then until told to stop."""
     took, strange = [], 0
     wire = await connect(address)
-    request = packed("GET", "/api/v1/namespaces/default").replace(b"\r\n\r\n", WITNESS)
+    request = packed("GET", "/api/v1/namespaces/default").replace(b"\r\n\r\n", READER)
     await wire.call(request)
     queue.put("reading")
     while not over.is_set():
@@ -267,20 +267,20 @@ class Outcome:
     what: str
     told: Told
     well: bool
-    witness: Seen
+    reader: Seen
 
     def __str__(self) -> str:
         verdict = "as it should" if self.well else f"WRONG: {self.told.words[:300]}"
-        others = f"others: {len(self.witness.took)} reads, p99 {self.witness.late() * 1000:.0f} ms"
-        return f"{self.what}: {sorted(self.told.codes)} {verdict}; {others}, {self.witness.strange} failed"
+        others = f"others: {len(self.reader.took)} reads, p99 {self.reader.late() * 1000:.0f} ms"
+        return f"{self.what}: {sorted(self.told.codes)} {verdict}; {others}, {self.reader.strange} failed"
 
 
 async def offend(server: Hosted, *offences: str) -> list[Outcome]:
-    """Go beyond limits, one after the other, while one witness reads."""
-    witness = await asyncio.to_thread(Witness, server.kubeconfig)
+    """Go beyond limits, one after the other, while one reader reads."""
+    reader = await asyncio.to_thread(Reader, server.kubeconfig)
     told = [await OFFENCES[what][0](server.address()) for what in offences]
     await asyncio.sleep(0.05)
-    seen = await asyncio.to_thread(witness.tell)
+    seen = await asyncio.to_thread(reader.tell)
     return [
         Outcome(what, said, _is_well(what, said), seen) for what, said in zip(offences, told, strict=True)
     ]
@@ -294,6 +294,6 @@ def _is_well(what: str, told: Told) -> bool:
 
 async def calm(server: Hosted, seconds: float) -> float:
     """The p99 of a well-behaved client that is alone."""
-    witness = await asyncio.to_thread(Witness, server.kubeconfig)
+    reader = await asyncio.to_thread(Reader, server.kubeconfig)
     await asyncio.sleep(seconds)
-    return (await asyncio.to_thread(witness.tell)).late()
+    return (await asyncio.to_thread(reader.tell)).late()

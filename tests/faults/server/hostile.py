@@ -1,4 +1,4 @@
-"""S-07 at the server: documents and bytes broken on purpose, through every door that takes a body.
+"""S-07 at the server: documents and bytes broken on purpose, through every endpoint that takes a body.
 
 Whatever is sent, no answer is a fault of the server (5xx), and what was accepted is read back exactly as it
 was answered. Inputs are those of `tests.fuzz`, each made from the seed and its number alone; what they meet

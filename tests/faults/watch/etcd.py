@@ -22,10 +22,10 @@ async def etcd_with_a_torn_line(folder: Path, buffered: int, seed: int) -> Async
     assert program is not None
     cluster = Cluster.of(folder, program)
     lines: set[Line] = set()
-    server = await _door(cluster.endpoints[0], lines)
-    door = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await _proxy(cluster.endpoints[0], lines)
+    proxy = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     writing = await EtcdStore.open(cluster.endpoints, timeout=20)
-    watching = await EtcdStore.open((door,), timeout=20, buffered_events=buffered)
+    watching = await EtcdStore.open((proxy,), timeout=20, buffered_events=buffered)
     tearing = asyncio.create_task(_tear(lines, random.Random(seed)))
     try:
         yield writing, watching
@@ -40,7 +40,7 @@ async def etcd_with_a_torn_line(folder: Path, buffered: int, seed: int) -> Async
         await asyncio.sleep(0.05)
 
 
-async def _door(endpoint: str, lines: set[Line]) -> asyncio.Server:
+async def _proxy(endpoint: str, lines: set[Line]) -> asyncio.Server:
     host, _, port = endpoint.partition(":")
 
     async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -133,7 +133,7 @@ def test_fencing_says_what_does_not_become_free(server: Path, typed: Typed) -> N
     )
     lines = ended.err.splitlines()
     assert lines[1] == "  pod default/p"
-    assert "warning: node n1 is ready as far as anybody knows; what runs there may use its devices" in lines
+    assert "warning: node n1 is reported as ready; its pods may still use its devices" in lines
     assert "waiting up to 0.2 seconds for 1 claim to be released: default/c" in lines
     assert "fenced node n1: 1 pod removed, 0 preparations deleted, 0 devices free" in lines
     wrong = typed("fence", "node", "n1", "--kubeconfig", str(server), "--yes", "--timeout", "soon")

@@ -24,7 +24,7 @@ def test_a_restored_server_waits_for_nodes_until_they_are_fenced_or_somebody_set
     with served(tmp_path / "first") as server:
         through(server, two_nodes)
         whole = typed("doctor", "restore", "--kubeconfig", str(server))
-        assert (whole.code, whole.out) == (0, "the server never was restored from a copy\n")
+        assert (whole.code, whole.out) == (0, "the server was never restored from a backup\n")
         copied = typed("server", "backup", str(tmp_path / "copy"), "--kubeconfig", str(server))
         assert copied.code == 0, copied.err
     second = tmp_path / "second"
@@ -35,9 +35,9 @@ def test_a_restored_server_waits_for_nodes_until_they_are_fenced_or_somebody_set
         lines = waits.out.splitlines()
         assert (waits.code, lines[:2]) == (
             1,
-            [f"node {name} has not said what it has in its hands" for name in ("n1", "n2")],
+            [f"node {name} has not reported its prepared devices" for name in ("n1", "n2")],
         )
-        assert "2 nodes are waited for, and " in lines[2]
+        assert "waiting for 2 nodes, and " in lines[2]
         assert lines[3] == "hint: `dray fence node n1` when it is switched off"
         assert typed("fence", "node", "n1", "--yes", *reach).code == 0
         told = json.loads(typed("doctor", "restore", "-o", "json", *reach).out)
@@ -50,7 +50,7 @@ def test_a_restored_server_waits_for_nodes_until_they_are_fenced_or_somebody_set
         through(server, noted)
         ended = typed("doctor", "restore", "--settle", "--yes", *reach)
         assert ended.code == 0
-        assert ended.out.endswith(": nobody is waited for\n")
+        assert ended.out.endswith(": no node is missing\n")
     with served(second) as server:
         assert typed("doctor", "restore", "--kubeconfig", str(server)).code == 0, "it is settled for good"
 

@@ -1,7 +1,7 @@
-"""What a requirement wants to be said is said, on the page where somebody would look for it.
+"""Every fact that a requirement wants documented is on the page where a reader would look for it.
 
-Rules for this file: a row holds words without which the page would not say it. What can be shown by running
-something is proven elsewhere.
+Rules for this file: a row holds words without which the page would not state the fact. What can be shown by
+running something is proven elsewhere.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ SAID = [
         "They may make scheduling slower, by as many searches as there are alternatives; no time",
     ),
     ("K4816-119", PLATFORM, "drivers that publish devices, and nothing else"),
-    ("K5075-164", PLATFORM, "shared devices when slices say `allowMultipleAllocations`"),
+    ("K5075-164", PLATFORM, "shared devices when slices have `allowMultipleAllocations`"),
     (
         "K3063-001",
         "docs/concepts/cdi.md",
-        "claims do not know of each other, and using one does not break the other",
+        "claims are independent, and using one does not break the other",
     ),
     ("K3063-018", CLASSIC, "The scheduler has no model of resources"),
     ("K3063-019", CLASSIC, "There is no standard way to publish what is available"),
     ("K3063-020", CLASSIC, 'No class means "some kind of GPU"'),
     ("K3063-034", CLASSIC, "nothing else ever binds a claim to a resource that was created in advance"),
-    ("K3063-058", PLATFORM, "claims and classes have no place for secrets"),
-    ("K3063-174", PLATFORM, "Vendors answer for upgrades and downgrades of their drivers"),
+    ("K3063-058", PLATFORM, "claims and classes have no field for secrets"),
+    ("K3063-174", PLATFORM, "Vendors are responsible for upgrades and downgrades of their drivers"),
     (
         "K3063-175",
         PLATFORM,
@@ -47,8 +47,12 @@ SAID = [
     ),
     ("K5773-009", FEATURES, "are an order and no score"),
     ("K5773-041", FEATURES, "names of slices and pools carry no meaning"),
-    ("K5491-001", WORKLOADS, "An attribute with one value cannot say that a device is near two memory nodes"),
-    ("K5491-010", WORKLOADS, 'There is nothing else, no "or", no "not"'),
+    (
+        "K5491-001",
+        WORKLOADS,
+        "An attribute with one value cannot express that a device is near two memory nodes",
+    ),
+    ("K5491-010", WORKLOADS, 'There are no other constraints, no "or", no "not"'),
     (
         "K5491-040",
         "docs/decisions/0006-open-points-of-the-specification.md",
@@ -57,7 +61,7 @@ SAID = [
     (
         "K5491-043",
         WORKLOADS,
-        "the same constraint asks something else when a driver turns an attribute into a list",
+        "the same constraint means something else when a driver turns an attribute into a list",
     ),
     (
         "K5075-024",
@@ -68,7 +72,7 @@ SAID = [
     (
         "K3063-162",
         WORKLOADS,
-        "starts the pod without any; so a program that cannot do without its device should look",
+        "starts the pod without devices; so a program that needs its device should check",
     ),
 ]
 

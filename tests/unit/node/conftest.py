@@ -1,4 +1,4 @@
-"""Tests of the claim office are coroutines."""
+"""Tests of the claim preparer are coroutines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent as a whole: one that comes back finds what it left, and clears away what nobody wants."""
+"""The agent as a whole: after a restart it takes over its pods, and removes those that are deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dray.node.containers.runtime.base import (
 )
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.pods import supervisor
-from tests.unit.node.stage import Document, Stage, container, played, pod, until
+from tests.unit.node.agent_harness import AgentHarness, Document, container, pod, run_on_node, until
 
 
 def started(seen: Document) -> tuple[int, str]:
@@ -32,104 +32,104 @@ def started(seen: Document) -> tuple[int, str]:
     return one["restartCount"], one["containerID"]
 
 
-async def containers(stage: Stage) -> tuple[FoundContainer, ...]:
-    return await ProcessRuntime(stage.root / "containers").list_containers()
+async def containers(harness: AgentHarness) -> tuple[FoundContainer, ...]:
+    return await ProcessRuntime(harness.root / "containers").list_containers()
 
 
 @pytest.mark.req("K3063-172")
 def test_containers_run_on_without_their_agent_and_are_taken_up_again(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p", claim="gpus"))
-            await stage.claim("gpus", "p")
-            before = started(await stage.phase("p", "Running"))
-        (found,) = await containers(stage)
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p", claim="gpus"))
+            await harness.claim("gpus", "p")
+            before = started(await harness.phase("p", "Running"))
+        (found,) = await containers(harness)
         assert found.exit is None
-        async with stage.agent():
-            assert started(await stage.pod("p")) == before
-            assert len(await containers(stage)) == 1
-            assert stage.driver.asked == ["prepare default/gpus"]
-            await stage.delete("p")
-            await stage.gone("p")
-            assert stage.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
-            assert await containers(stage) == ()
+        async with harness.agent():
+            assert started(await harness.pod("p")) == before
+            assert len(await containers(harness)) == 1
+            assert harness.driver.asked == ["prepare default/gpus"]
+            await harness.delete("p")
+            await harness.gone("p")
+            assert harness.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
+            assert await containers(harness) == ()
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_a_container_that_ended_meanwhile_is_not_missed(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
+    async def work(harness: AgentHarness) -> None:
         go = tmp_path / "go"
         waits = container("c", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; exit 4")
-        async with stage.agent():
-            await stage.create(pod("p", waits, restartPolicy="Never"))
-            await stage.phase("p", "Running")
+        async with harness.agent():
+            await harness.create(pod("p", waits, restartPolicy="Never"))
+            await harness.phase("p", "Running")
         go.touch()
 
         async def has_ended() -> bool:
-            return all(found.exit is not None for found in await containers(stage))
+            return all(found.exit is not None for found in await containers(harness))
 
         await until(has_ended)
-        async with stage.agent():
-            seen = await stage.phase("p", "Failed")
+        async with harness.agent():
+            seen = await harness.phase("p", "Failed")
             assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_what_is_left_of_a_pod_that_went_meanwhile_is_cleared(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p", claim="gpus"))
-            await stage.claim("gpus", "p")
-            await stage.phase("p", "Running")
-        await stage.delete("p", grace=0)
-        async with stage.agent():
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p", claim="gpus"))
+            await harness.claim("gpus", "p")
+            await harness.phase("p", "Running")
+        await harness.delete("p", grace=0)
+        async with harness.agent():
 
             async def is_cleared() -> bool:
-                kept = list((stage.root / "logs").iterdir())
-                return not stage.driver.held and not await containers(stage) and not kept
+                kept = list((harness.root / "logs").iterdir())
+                return not harness.driver.held and not await containers(harness) and not kept
 
             await until(is_cleared)
-        assert stage.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
+        assert harness.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_pods_that_are_stopped_with_their_agent_start_again_with_the_next(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent(stop_pods=True):
-            await stage.create(pod("p", claim="gpus", restartPolicy="Never"))
-            await stage.claim("gpus", "p")
-            await stage.phase("p", "Running")
-        assert await containers(stage) == ()
-        assert (await stage.pod("p"))["status"]["phase"] == "Running", "it is only a pause"
-        assert stage.driver.held
-        async with stage.agent():
-            seen = await stage.until("p", lambda seen: started(seen)[1].endswith("_1"))
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent(stop_pods=True):
+            await harness.create(pod("p", claim="gpus", restartPolicy="Never"))
+            await harness.claim("gpus", "p")
+            await harness.phase("p", "Running")
+        assert await containers(harness) == ()
+        assert (await harness.pod("p"))["status"]["phase"] == "Running", "it is only a pause"
+        assert harness.driver.held
+        async with harness.agent():
+            seen = await harness.until("p", lambda seen: started(seen)[1].endswith("_1"))
             assert seen["status"]["phase"] == "Running"
             assert "running" in seen["status"]["containerStatuses"][0]["state"]
-            (found,) = await containers(stage)
+            (found,) = await containers(harness)
             assert found.exit is None
-            assert stage.driver.asked == ["prepare default/gpus"], "it stayed prepared"
+            assert harness.driver.asked == ["prepare default/gpus"], "it stayed prepared"
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_a_pod_that_is_over_stays_over(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p", container("c", "true"), restartPolicy="Never"))
-            before = await stage.phase("p", "Succeeded")
-        async with stage.agent():
-            await stage.create(pod("q"))
-            await stage.phase("q", "Running")
-            after = await stage.pod("p")
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p", container("c", "true"), restartPolicy="Never"))
+            before = await harness.phase("p", "Succeeded")
+        async with harness.agent():
+            await harness.create(pod("q"))
+            await harness.phase("q", "Running")
+            after = await harness.pod("p")
             assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-            await stage.delete("p")
-            await stage.gone("p")
+            await harness.delete("p")
+            await harness.gone("p")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 class Wire:
@@ -169,33 +169,33 @@ class _Cuttable:
 
 @pytest.mark.req("K3063-186")
 def test_without_a_server_pods_run_on_and_containers_start_again(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        beats = tmp_path / "beats"
-        wire = Wire(stage.own._rest_client.transport)  # the only place where it can be cut
+    async def work(harness: AgentHarness) -> None:
+        output = tmp_path / "output"
+        wire = Wire(harness.own._rest_client.transport)  # the only place where it can be cut
         entry = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "from the map"}}
-        await stage.create({**entry, "metadata": {"name": "m", "namespace": "default"}})
+        await harness.create({**entry, "metadata": {"name": "m", "namespace": "default"}})
         reference = {"configMapKeyRef": {"name": "m", "key": "k"}}
-        script = f'echo "$X" >> {beats}; while [ ! -e {tmp_path}/end ]; do sleep 0.05; done; exit 1'
-        beat = container("c", "sh", "-c", script, env=[{"name": "X", "valueFrom": reference}])
-        stage.own = Client(wire)
-        async with stage.agent():
-            await stage.create(pod("p", beat, claim="gpus"))
-            await stage.claim("gpus", "p")
-            await stage.phase("p", "Running")
+        script = f'echo "$X" >> {output}; while [ ! -e {tmp_path}/end ]; do sleep 0.05; done; exit 1'
+        looping = container("c", "sh", "-c", script, env=[{"name": "X", "valueFrom": reference}])
+        harness.own = Client(wire)
+        async with harness.agent():
+            await harness.create(pod("p", looping, claim="gpus"))
+            await harness.claim("gpus", "p")
+            await harness.phase("p", "Running")
             wire.cut = True
             (tmp_path / "end").touch()
 
             async def was_started_again() -> bool:
-                return beats.read_text().splitlines()[:3] == ["from the map"] * 3
+                return output.read_text().splitlines()[:3] == ["from the map"] * 3
 
             await until(was_started_again)
-            assert started(await stage.pod("p"))[0] == 0, "nobody could be told"
+            assert started(await harness.pod("p"))[0] == 0, "nobody could be told"
             wire.cut = False
-            seen = await stage.until("p", lambda seen: started(seen)[0] >= 2)
+            seen = await harness.until("p", lambda seen: started(seen)[0] >= 2)
             assert seen["status"]["phase"] == "Running"
-            assert stage.driver.asked == ["prepare default/gpus"]
+            assert harness.driver.asked == ["prepare default/gpus"]
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 class Faulty(ProcessRuntime):
@@ -213,39 +213,39 @@ class Faulty(ProcessRuntime):
 def test_a_fault_in_one_pod_does_not_touch_the_others(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(supervisor, "RETRY_SECONDS", 0.3)
 
-    async def work(stage: Stage) -> None:
-        runtime = Faulty(stage.root / "containers")
-        async with stage.agent(runtime=runtime):
-            await stage.create(pod("broken"), pod("fine"))
-            before = started(await stage.phase("fine", "Running"))
-            await stage.phase("broken", "Running")
+    async def work(harness: AgentHarness) -> None:
+        runtime = Faulty(harness.root / "containers")
+        async with harness.agent(runtime=runtime):
+            await harness.create(pod("broken"), pod("fine"))
+            before = started(await harness.phase("fine", "Running"))
+            await harness.phase("broken", "Running")
             assert runtime.broke
-            assert started(await stage.pod("fine")) == before
+            assert started(await harness.pod("fine")) == before
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_two_agents_do_not_share_a_directory(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent(), AsyncExitStack():
-            other = NodeAgent(stage.own, stage.choices())
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent(), AsyncExitStack():
+            other = NodeAgent(harness.own, harness.choices())
             with pytest.raises(InputError, match=r"another agent works in `.*`; choose another with --root"):
                 await other.run()
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_numbers_of_pods_and_containers(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent() as running:
-            await stage.create(pod("p", container("a"), container("b")))
-            await stage.phase("p", "Running")
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent() as running:
+            await harness.create(pod("p", container("a"), container("b")))
+            await harness.phase("p", "Running")
             text = running.metrics.render().decode()
             assert "kubelet_running_pods 1.0" in text
             assert 'kubelet_running_containers{container_state="running"} 2.0' in text
             assert 'kubelet_started_containers_total{container_type="container"} 2.0' in text
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_an_agent_is_made_from_what_people_choose(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The numbers of a node agent: under the names people know, and right."""
+"""The metrics of a node agent: the kubelet's names, and correct values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_operations_and_calls_are_timed_as_the_kubelet_times_them() -> None:
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_every_name_says_what_it_is(name: str) -> None:
+def test_every_metric_has_a_help_text(name: str) -> None:
     row = MEASURES[name]
     assert (row.type is MetricType.COUNTER) == name.endswith("_total")
     assert (row.type is MetricType.HISTOGRAM) == name.endswith("_seconds") == bool(row.buckets)

@@ -1,4 +1,4 @@
-"""Who may act on what now."""
+"""Locks by claim and task queues by pod."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def until_idle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_work_for_a_pod_goes_on_in_order_also_when_nobody_waits_for_it():
+async def test_tasks_of_a_pod_run_in_order_also_without_a_waiting_caller():
     turns, done, gate = PodTaskQueues(), [], asyncio.Event()
 
     async def first() -> None:
@@ -64,7 +64,7 @@ async def test_closing_ends_all_work():
     assert behind.cancelled()
 
 
-async def test_a_claim_has_one_who_works_on_it():
+async def test_a_claim_is_locked_by_one_task():
     busy, order = NodeClaimLocks(), []
 
     async def work(name: str, claims: frozenset[str]) -> None:
@@ -80,7 +80,7 @@ async def test_a_claim_has_one_who_works_on_it():
     assert busy.locked == set()
 
 
-async def test_who_does_not_want_to_any_more_gets_nothing():
+async def test_a_cancelled_request_gets_no_lock():
     busy = NodeClaimLocks()
     leaving: set[str] = set()
 
@@ -100,7 +100,7 @@ async def test_who_does_not_want_to_any_more_gets_nothing():
     assert await work()
 
 
-async def test_who_had_to_wait_is_told_so():
+async def test_a_wait_reports_whether_a_claim_was_locked():
     busy = NodeClaimLocks()
     assert not await busy.wait_until_free(lambda: X)
     async with busy.hold(lambda: X):
@@ -111,7 +111,7 @@ async def test_who_had_to_wait_is_told_so():
     assert await waiting
 
 
-async def test_a_bell_wakes_those_who_wait_and_nobody_who_comes_later():
+async def test_a_broadcast_wakes_waiting_tasks_and_no_later_ones():
     bell = Broadcast()
     early = asyncio.create_task(bell.wait())
     await until_idle()

@@ -1,4 +1,4 @@
-"""A cluster from the command line: `-f`, the names of pods and claims, and what is said while reading."""
+"""A cluster from manifest files: the option `-f`, names of pods and claims, and messages about the input."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.claims.claim_names import NamespacedName
-from dray.cli.app import EXIT_INVALID_INPUT
+from dray.cli.exit_codes import EXIT_INVALID_INPUT
 from dray.cli.input import manifest_files
-from dray.cli.output.text import sanitize_text
+from dray.cli.output.text import print_message
 from dray.clock import SystemClock, format_timestamp
 from dray.errors import InputError
 from dray.gates import GateSet
@@ -31,19 +31,19 @@ KIND_ALIASES = {
     **dict.fromkeys(("pod", "pods", "po"), "pod"),
     **dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), "claim"),
 }
-"""What people write before the slash, and what they mean."""
+"""The kinds that people write before the slash."""
 
 _KIND_NAMES = {"pod": "Pod", "claim": "ResourceClaim"}
 
 _MAX_WARNINGS = 20
-"""Lines about dropped fields; machines get all of them."""
+"""Messages about dropped fields that are printed; JSON output has all of them."""
 
 AMONG_MANIFESTS = "among the manifests"
-"""Where objects are looked for, in words."""
+"""Where objects are looked up, for messages."""
 
 
 def files_option(command: F) -> F:
-    """`-f`."""
+    """Add `-f`."""
     return click.option(
         "-f",
         "--filename",
@@ -57,7 +57,7 @@ def files_option(command: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInput:
-    """A bundle behind its door, ready to be asked."""
+    """A bundle of objects that feature gates admit, with its device inventory."""
 
     bundle: Bundle
     admission: AllocatorGateFilter
@@ -65,14 +65,14 @@ class ClusterInput:
 
 
 def load_cluster(paths: Sequence[str], gates: GateSet, *, strict: bool) -> ClusterInput:
-    """Read everything, say what is worth saying; broken input ends the run, with every fault on a line."""
+    """Read and validate files, print warnings; broken input ends the run, with every error on a line."""
     bundle = load_validated_bundle(paths, gates, strict=strict)
-    door = AllocatorGateFilter(gates)
-    return ClusterInput(bundle, door, build_inventory(bundle, door))
+    admission = AllocatorGateFilter(gates)
+    return ClusterInput(bundle, admission, build_inventory(bundle, admission))
 
 
 def load_validated_bundle(paths: Sequence[str], gates: GateSet, *, strict: bool) -> Bundle:
-    """The objects in some files, judged as an API server would, with everything said about them."""
+    """Read the objects of files, validate them as an API server would, and print the findings."""
     bundle = load_bundle(paths, FeatureGateFilter(gates))
     for warning in bundle.warnings[:_MAX_WARNINGS]:
         print_message(warning)
@@ -91,7 +91,7 @@ def load_validated_bundle(paths: Sequence[str], gates: GateSet, *, strict: bool)
 
 
 def load_bundle(paths: Sequence[str], gates: FeatureGateFilter | None = None) -> Bundle:
-    """The objects in some files; with gates, judged as an API server would."""
+    """Read the objects of files; with gates, validate them as an API server would."""
     found = manifest_files.find_input_files(paths)
     try:
         bundle = build_bundle(_read_documents(found), now=format_timestamp(SystemClock().now()), gates=gates)
@@ -109,13 +109,8 @@ def _read_documents(found: Sequence[manifest_files.InputFile]) -> Iterator[Manif
         yield from read_documents(ManifestSource.decode(target.name, manifest_files.read_contents(target)))
 
 
-def print_message(text: str) -> None:
-    """A line for people, beside the data."""
-    click.echo(f"dray: {sanitize_text(text)}", err=True)
-
-
 def list_names(bundle: Bundle, kind: str) -> list[NamespacedName]:
-    """Everything of a kind, by namespace and name."""
+    """List all objects of a kind by namespace and name."""
     objects = bundle.pods if kind == "pod" else bundle.claims
     return [(one.metadata.namespace, one.metadata.name) for one in objects]
 
@@ -123,7 +118,7 @@ def list_names(bundle: Bundle, kind: str) -> list[NamespacedName]:
 def resolve_name(
     bundle: Bundle, kind: str, text: str, namespace: str | None = None, where: str = AMONG_MANIFESTS
 ) -> NamespacedName:
-    """The pod or claim meant by `NAME` or `NAMESPACE/NAME`; raises `InputError` when there is none."""
+    """Find the pod or claim named `NAME` or `NAMESPACE/NAME`; raise `InputError` when there is none."""
     space, slash, name = text.rpartition("/")
     wanted = space if slash else namespace
     names = list_names(bundle, kind)
@@ -144,14 +139,14 @@ def resolve_name(
 
 
 def check_node(bundle: Bundle, node: str | None, where: str = AMONG_MANIFESTS) -> None:
-    """Refuse a node that nobody knows."""
+    """Raise `InputError` for a node that does not exist."""
     names = [known.metadata.name for known in bundle.nodes]
     if node is not None and node not in names:
         raise InputError(f"node `{node}` is not {where}; those are {format_names(names) or 'none'}")
 
 
 def parse_subject(text: str) -> tuple[str, str] | None:
-    """`pod/NAME` as kind and name; None for a text that is no such thing."""
+    """Parse `pod/NAME` into kind and name; None for any other text."""
     kind, slash, name = text.partition("/")
     if not slash or not name or kind.lower() not in KIND_ALIASES or os.path.exists(text):
         return None
@@ -159,16 +154,16 @@ def parse_subject(text: str) -> tuple[str, str] | None:
 
 
 def is_everything_invalid(outcomes: Sequence[PlacementOutcome]) -> bool:
-    """Whether all that waits is invalid, so that nothing could be answered."""
+    """Whether everything that waits is invalid, so that nothing could be placed."""
     return bool(outcomes) and all(outcome.unit.invalid for outcome in outcomes)
 
 
 def build_abort_document(outcome: PlacementOutcome) -> dict[str, Any]:
-    """Whether Kubernetes would end the attempt for something that is placed here, for machines."""
+    """Build the document about an attempt that Kubernetes would abort and dray places."""
     abort = outcome.abort if isinstance(outcome, PlacedUnit) else None
     return {"kubernetesAborts": None if abort is None else {"certain": abort.certain, "why": abort.why}}
 
 
 def build_validation_document(bundle: Bundle) -> dict[str, Any]:
-    """What was said about the input, for machines."""
+    """Build the document of the findings about the input."""
     return {"invalid": to_documents(bundle.invalid), "warnings": list(bundle.warnings)}

@@ -1,4 +1,4 @@
-"""Which files a command line means, and what is in them."""
+"""Input files of commands: finds them from the arguments, and reads and writes them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dray.errors import InputError
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE_BYTES = 256 * 1024 * 1024
-"""Bytes of the largest file that is read; more is no manifest."""
+"""Bytes of the largest file that is read; a larger one is no manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One file to read, by the name people know it by; `path` is None for standard input."""
+    """One file to read, by its displayed name; `path` is None for standard input."""
 
     name: str
     path: str | None
 
 
 def find_input_files(arguments: Sequence[str]) -> list[InputFile]:
-    """Files, folders (searched for manifests) and `-`; raises `InputError` when a path is not there."""
+    """Find files, folders (searched for manifests) and `-`; raise `InputError` when a path does not exist."""
     if not arguments:
         raise InputError("nothing to read; name files, folders or `-` for standard input")
     found: dict[str, InputFile] = {}
@@ -50,7 +50,7 @@ def _expand_argument(argument: str) -> Iterable[InputFile]:
 
 
 def _search_directory(folder: str) -> Iterator[str]:
-    """The manifests in a folder and the folders in it, in order; hidden ones are left out."""
+    """Yield the manifests in a folder and its subfolders, sorted; hidden ones are skipped."""
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
@@ -63,7 +63,7 @@ class UnreadableFileError(InputError):
 
 
 def read_contents(target: InputFile) -> bytes:
-    """What is in a file; raises `UnreadableFileError`."""
+    """Read a file; raise `UnreadableFileError`."""
     try:
         if target.path is None:
             data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
@@ -79,24 +79,24 @@ def read_contents(target: InputFile) -> bytes:
 
 
 def replace_file(path: str, text: str) -> None:
-    """Write a file whole or not at all, with the permissions it had."""
+    """Replace a file atomically, with the permissions it had."""
     real = os.path.realpath(path)
-    beside = f"{real}.dray-{os.getpid()}"
+    temporary = f"{real}.dray-{os.getpid()}"
     try:
-        with open(beside, "x", encoding="utf-8", newline="") as file:
-            os.chmod(beside, os.stat(real).st_mode & 0o7777)
+        with open(temporary, "x", encoding="utf-8", newline="") as file:
+            os.chmod(temporary, os.stat(real).st_mode & 0o7777)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, real)
+        os.replace(temporary, real)
     except OSError as refused:
-        _remove(beside)
+        _remove(temporary)
         reason = os.strerror(refused.errno or errno.EIO).lower()
         raise UnreadableFileError(f"cannot write `{path}`: {reason}") from None
 
 
 def save_file(path: str, text: str) -> None:
-    """Write a file that may be there already or not, whole or not at all, with the folders it needs."""
+    """Write a new or existing file atomically, with the folders it needs."""
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         if not os.path.exists(path):

@@ -29,23 +29,23 @@ class GatesType(click.ParamType[Any]):
 
 
 def gates_option(command: F) -> F:
-    """`--feature-gates`."""
+    """Add `--feature-gates`."""
     return click.option(
         "--feature-gates",
         "gates",
         type=GatesType(),
         default="",
         metavar="A=true,B=false",
-        help="Switch feature gates; what is not named keeps its default. `dray gates` lists them.",
+        help="Set feature gates; others keep their default. `dray gates` lists them.",
     )(command)
 
 
 def strict_option(command: F) -> F:
-    """`--strict`, for commands that read a cluster from files."""
+    """Add `--strict`, for commands that read a cluster from files."""
     return click.option(
         "--strict",
         is_flag=True,
-        help="End with exit code 2 when anything in the files is invalid, instead of leaving it out.",
+        help="Exit with code 2 when any object in the files is invalid, instead of skipping it.",
     )(command)
 
 
@@ -69,41 +69,41 @@ _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def search_timeout_option(command: F) -> F:
-    """`--search-timeout`."""
+    """Add `--search-timeout`."""
     return click.option(
         "--search-timeout",
         type=SecondsType(),
         default="1s",
         show_default=True,
         metavar="DURATION",
-        help="Work for the search on one kind of node before it is given up; a pod as a whole gets ten times "
-        "as much.",
+        help="Time for the search on one group of equal nodes before it gives up; a pod as a whole gets ten "
+        "times as much.",
     )(command)
 
 
 def output_option(command: F) -> F:
-    """`--output`, for commands that tell people or machines."""
+    """Add `--output`, for text or JSON."""
     return click.option(
         "-o",
         "--output",
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="Text for people or json for machines.",
+        help="Text for people or JSON for programs.",
     )(command)
 
 
 def color_option(command: F) -> F:
-    """`--color`."""
+    """Add `--color`."""
     return click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Colours are decoration; nothing is said by colour alone.",
+        help="When to use colour; no information depends on it.",
         show_default=True,
     )(command)
 
 
 def should_use_color(choice: str, *, terminal: bool, no_color: bool) -> bool:
-    """Whether to colour; `NO_COLOR` wins over a guess, and is overruled by being asked."""
+    """Whether to use colour; `NO_COLOR` overrides `auto`, and `always` overrides `NO_COLOR`."""
     return choice == "always" or (choice == "auto" and terminal and not no_color)

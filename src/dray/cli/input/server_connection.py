@@ -1,4 +1,4 @@
-"""How commands reach a server: the options they share, and one connection for as long as a command runs."""
+"""Connections of commands to a server: the options they share, and a client for the run of a command."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServerTarget:
-    """Which server is meant."""
+    """The server given on the command line."""
 
     kubeconfig: str
     context: str
 
     @property
     def is_explicit(self) -> bool:
-        """Whether somebody chose it, rather than leave it to the surroundings."""
+        """Whether it was given, rather than taken from the environment."""
         return bool(self.kubeconfig or self.context)
 
 
 def server_options(command: F) -> F:
-    """`--kubeconfig` and `--context`."""
+    """Add `--kubeconfig` and `--context`."""
     for option in (
         click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use."),
         click.option(
             "--kubeconfig",
             default="",
             metavar="FILE",
-            help="How to reach the server; otherwise $KUBECONFIG or the usual file.",
+            help="The kubeconfig of the server.  [default: $KUBECONFIG or ~/.kube/config]",
         ),
     ):
         command = option(command)
@@ -48,9 +48,10 @@ def server_options(command: F) -> F:
 
 @asynccontextmanager
 async def connect_to_server(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client, RestClient]]:
-    """A client of the server, and its caller for paths that are no resources.
+    """Yield a client of the server, and its REST client for paths that are no resources.
 
-    A server that does not answer, or does not know us, is told with the file that names it.
+    An error about a server that does not respond, or refuses the credentials, names the file that configures
+    it.
     """
     from dray.client.client import Client
     from dray.client.config.kubeconfig import load_client_config
@@ -59,22 +60,22 @@ async def connect_to_server(kubeconfig: str, context: str) -> AsyncIterator[tupl
     from dray.client.transports.http import HttpTransport
     from dray.errors import InputError
 
-    access = load_client_config(kubeconfig, context)
-    transport = HttpTransport(access)
-    habits = ClientOptions()
-    client = Client(transport, habits)
+    config = load_client_config(kubeconfig, context)
+    transport = HttpTransport(config)
+    options = ClientOptions()
+    client = Client(transport, options)
     try:
-        yield client, RestClient(transport, habits)
-    except ServerUnreachableError as silent:
-        raise InputError(f"{silent} (`{access.source}` names this server)") from None
+        yield client, RestClient(transport, options)
+    except ServerUnreachableError as unreachable:
+        raise InputError(f"{unreachable} (`{config.source}` names this server)") from None
     except UnauthorizedError:
-        raise InputError(f"{access.server} does not accept the credentials in `{access.source}`") from None
+        raise InputError(f"{config.server} does not accept the credentials in `{config.source}`") from None
     finally:
         await client.close()
 
 
 def run_to_completion(work: Awaitable[T]) -> T:
-    """Run to the end of something that waits."""
+    """Run an awaitable to its end."""
 
     async def await_work() -> T:
         return await work

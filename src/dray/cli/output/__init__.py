@@ -1,3 +1,3 @@
-"""How commands write text: sanitized lines, aligned tables, lint findings, and progress bars. It must not
-read input or call the packages behind the commands. `dray.cli.input` and `dray.cli.commands` import it.
+"""Text output of commands: sanitized lines, messages, aligned tables, and progress bars. It must not read
+input or call the packages behind the commands. `dray.cli.input` and `dray.cli.commands` import it.
 """

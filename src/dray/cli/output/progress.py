@@ -1,4 +1,4 @@
-"""A bar for long work, on a terminal only."""
+"""Progress bars for long work, on a terminal only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @contextmanager
 def show_progress(work: Sequence[T], what: str, min_items: int = 20) -> Iterator[Iterable[T]]:
-    """The work, with a bar on standard error while it is done; without one when there is little of it."""
+    """Yield the work with a progress bar on standard error; without one for few items."""
     if len(work) < min_items or not sys.stderr.isatty():
         yield work
         return

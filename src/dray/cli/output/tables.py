@@ -1,4 +1,4 @@
-"""Tables as plain text: columns that line up, nothing to draw, easy to cut and to search."""
+"""Tables as plain text with aligned columns, easy to cut and to search."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ COLUMN_GAP = "   "
 def render_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, right_aligned: frozenset[str] = frozenset()
 ) -> Iterator[str]:
-    """Lines of a table; columns in `right_aligned` are aligned there, and columns without any value are left
-    out.
+    """Yield the lines of a table; columns in `right_aligned` are aligned there, and empty columns are
+    omitted.
     """
     shown = [i for i in range(len(titles)) if any(row[i] for row in rows)]
     cells = [[titles[i].upper() for i in shown], *([sanitize_line(row[i]) for i in shown] for row in rows)]

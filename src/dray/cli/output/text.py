@@ -1,129 +1,32 @@
-"""Findings as people and machines read them.
+"""Text for the terminal: removal of control characters, counted nouns, and messages on standard error.
 
-Rules for this file: colour only decorates; every word is there without it. Text from files is cleaned of
-control characters before it reaches a terminal.
+Rules for this file: text from files and servers is sanitized before it reaches a terminal.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import click
 
-from dray.lint import LintFinding, Severity
-from dray.manifests.source import render_excerpt
-
-_COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _CONTROL_CHARS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-@dataclass(frozen=True, slots=True)
-class LintTally:
-    """What a run looked at and found."""
-
-    files: int
-    objects: int
-    findings: tuple[LintFinding, ...]
-
-    def count(self, severity: Severity) -> int:
-        return sum(finding.severity is severity for finding in self.findings)
-
-    @property
-    def unchecked_kinds(self) -> dict[str, int]:
-        """Kinds that were left alone, with how many of each."""
-        kinds = (
-            finding.object.partition(" ")[0] for finding in self.findings if finding.rule == "not-checked"
-        )
-        return dict(sorted(Counter(kinds).items()))
-
-
-def sort_findings(findings: Iterable[LintFinding], sources: Sequence[str]) -> list[LintFinding]:
-    """Findings by file, as the files were given, and by place."""
-    rank = {name: i for i, name in enumerate(sources)}
-    return sorted(findings, key=lambda f: (rank.get(f.source, len(rank)), f.line, f.column, f.severity.rank))
-
-
-def render_finding(finding: LintFinding) -> Iterator[str]:
-    """One finding: the line tools understand, the line of the file, and what would help."""
-    severity = click.style(finding.severity.value, fg=_COLORS[finding.severity], bold=True)
-    place = click.style(f"{sanitize_text(finding.source)}:{finding.line}:{finding.column}:", bold=True)
-    path = f"{sanitize_text(finding.path)}: " if finding.path else ""
-    yield (
-        f"{place} {severity}: {path}{sanitize_text(finding.message)} "
-        f"{click.style(f'[{finding.rule}]', dim=True)}"
-    )
-    if finding.excerpt.strip():
-        shown, caret = render_excerpt(finding.excerpt, finding.column)
-        gutter = f"{finding.line:>5} | "
-        yield click.style(gutter, dim=True) + sanitize_text(shown).rstrip()
-        yield click.style(" " * (len(gutter) - 2) + "| ", dim=True) + click.style(caret, fg="green")
-    for label, text in (("in", finding.object), ("expected", finding.expected), ("hint", finding.hint)):
-        if text:
-            yield f"      {label}: {sanitize_text(text)}"
-    if finding.rewrite:
-        yield "      write instead:"
-        yield from (f"        {sanitize_text(line)}" for line in finding.rewrite.rstrip("\n").split("\n"))
-
-
 def sanitize_text(text: str) -> str:
-    """Text without characters that could steer a terminal."""
+    """Escape the characters that could control a terminal."""
     return _CONTROL_CHARS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def sanitize_line(text: str) -> str:
-    """The same on one line: what somebody wrote into an object must not look like a line of ours."""
+    """Escape newlines too: text from an object must not look like a line of ours."""
     return sanitize_text(text).replace("\n", "\\n")
 
 
-def render_summary(tally: LintTally) -> str:
-    """The last line of a run."""
-    counts = [
-        _format_count(tally.count(severity), severity.value)
-        for severity in Severity
-        if tally.count(severity) and severity is not Severity.NOTE
-    ]
-    notes = tally.count(Severity.NOTE) - sum(tally.unchecked_kinds.values())
-    counts += [_format_count(notes, "note")] if notes else []
-    looked = f"checked {_format_count(tally.objects, 'object')} in {_format_count(tally.files, 'file')}"
-    text = f"{looked}: {', '.join(counts) or 'nothing to complain about'}"
-    if tally.unchecked_kinds:
-        left = ", ".join(f"{count} {sanitize_text(kind)}" for kind, count in tally.unchecked_kinds.items())
-        text += f"\nnot checked: {left}"
-    return text
-
-
-def _format_count(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
+    """Format a number with its noun in singular or plural."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-_FINDING_KEYS = (
-    "rule",
-    "severity",
-    "source",
-    "line",
-    "column",
-    "object",
-    "path",
-    "message",
-    "expected",
-    "hint",
-    "rewrite",
-)
-"""The keys of a finding in the document, in order."""
-
-
-def build_lint_document(tally: LintTally, shown: Iterable[LintFinding]) -> dict[str, Any]:
-    """The same for machines."""
-    return {
-        "findings": [{key: getattr(finding, key) for key in _FINDING_KEYS} for finding in shown],
-        "summary": {
-            "files": tally.files,
-            "objects": tally.objects,
-            **{f"{severity.value}s": tally.count(severity) for severity in Severity},
-            "notChecked": tally.unchecked_kinds,
-        },
-    }
+def print_message(text: str) -> None:
+    """Print a line for people on standard error, beside the data."""
+    click.echo(f"dray: {sanitize_text(text)}", err=True)

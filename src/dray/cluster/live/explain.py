@@ -1,8 +1,8 @@
-"""Why a pod of a running cluster waits, or where it is: the scheduler's own judges, asked once more.
+"""Explains a pod or claim of a running cluster: why it waits, or what it has.
 
-Theory of operation: the pod is judged against what is there now, alone, as the scheduler does it. The plugins
-that look at nodes say first which nodes are left out; on the nodes that are left, the devices are explained
-by the same search that would allocate them. A pod that has its node is told with the devices it holds.
+Theory of operation: the pod is evaluated alone against the current cluster, with the scheduler's own plugins.
+The plugins that filter nodes first say which nodes are excluded; on the remaining nodes, the devices are
+explained by the same search that would allocate them. A pod with a node is shown with its devices.
 
 Rules for this file: nothing is read or written here; a bundle comes in, values go out.
 """
@@ -49,7 +49,7 @@ POD_SCHEDULED_CONDITION: Final = "PodScheduled"
 
 @dataclass(frozen=True, slots=True)
 class LiveExplanation:
-    """The answer for one pod or claim."""
+    """The explanation of one pod or claim."""
 
     headline: str
     diagnosis: Diagnosis
@@ -58,19 +58,19 @@ class LiveExplanation:
     excluded_nodes: tuple[RejectedNodes, ...] = ()
     """Nodes that were not searched for devices, and why."""
     node: str = ""
-    """Where it is already."""
+    """The node of a placed pod."""
     is_allocated: bool = False
-    """Whether the diagnosis tells of devices that are held, and not of a search."""
+    """Whether the diagnosis lists allocated devices, and not the result of a search."""
     remarks: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
-        """Whether it has its place, or could have it."""
+        """Whether it has a node or devices, or could have them."""
         return self.diagnosis.verdict is Answer.FITS
 
 
 class LiveExplainer:
-    """Answers questions about one bundle."""
+    """Explains objects of one bundle."""
 
     def __init__(
         self,
@@ -91,43 +91,44 @@ class LiveExplainer:
         self._claim_lookup = PodClaimLookup(_build_lookup(self._claims), _build_lookup(classic))
 
     def explain_pod(self, name: NamespacedName) -> LiveExplanation:
-        """Where a pod is, or why it has no node."""
+        """Explain where a pod is, or why it has no node."""
         pod = next(each for each in self._bundle.pods if get_namespaced_name(each.metadata) == name)
         if pod.spec.node_name or pod.status.phase in FINISHED_PHASES:
             return self._explain_placed_pod(pod)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             return _explain_without_search(pod, f"it is held back by scheduling gates: {gates}")
-        subject = resolve_pending_pod(pod, self._claim_lookup)
-        if isinstance(subject, PluginRejection):
+        pending_pod = resolve_pending_pod(pod, self._claim_lookup)
+        if isinstance(pending_pod, PluginRejection):
             return replace(
-                _explain_without_search(pod, subject.reason), remarks=tuple(self._list_missing_templates(pod))
+                _explain_without_search(pod, pending_pod.reason),
+                remarks=tuple(self._list_missing_templates(pod)),
             )
-        unready = [explain_not_ready(claim) for claim in subject.claims if is_reserved_for(claim, pod)]
+        unready = [explain_not_ready(claim) for claim in pending_pod.claims if is_reserved_for(claim, pod)]
         if any(unready):
-            # It has its place already, and is bound as soon as its devices are ready.
+            # It is placed already, and is bound as soon as its devices are ready.
             return _explain_without_search(pod, next(filter(None, unready)))
-        return self._explain_pending_pod(subject)
+        return self._explain_pending_pod(pending_pod)
 
     def _list_missing_templates(self, pod: Pod) -> Iterable[str]:
-        """What a pod names and nobody made."""
-        there = {get_namespaced_name(each.metadata) for each in self._bundle.templates}
+        """List templates that a pod names and that do not exist."""
+        existing = {get_namespaced_name(each.metadata) for each in self._bundle.templates}
         for name in dict.fromkeys(entry.resource_claim_template_name for entry in pod.spec.resource_claims):
-            if name is not None and (pod.metadata.namespace, name) not in there:
+            if name is not None and (pod.metadata.namespace, name) not in existing:
                 yield f"ResourceClaimTemplate {name} does not exist"
 
     def explain_claim(self, name: NamespacedName) -> LiveExplanation:
-        """What a claim has, or could have."""
+        """Explain what a claim has, or could have."""
         claim = self._claims[name]
         full = format_claim_name(claim)
         if claim.status.allocation is not None:
             holders = [each.name for each in claim.status.reserved_for]
             remarks = (f"reserved for {', '.join(holders)}",) if holders else ("reserved for nobody",)
             found = _list_allocated_devices([claim])
-            story = NodeReport(nodes=("",), outcome=NodeOutcome.FITS, steps=0, found=found)
-            answer = Diagnosis(verdict=Answer.FITS, claims=(full,), node_reports=(story,))
-            said = f"Claim {full} has its devices"
-            return LiveExplanation(said, answer, summarize(answer), is_allocated=True, remarks=remarks)
+            report = NodeReport(nodes=("",), outcome=NodeOutcome.FITS, steps=0, found=found)
+            answer = Diagnosis(verdict=Answer.FITS, claims=(full,), node_reports=(report,))
+            headline = f"Claim {full} has its devices"
+            return LiveExplanation(headline, answer, summarize(answer), is_allocated=True, remarks=remarks)
         answer = self._diagnose_claims((claim,), self._nodes, WorkBudget(self._time_limit))
         return LiveExplanation(render_headline(answer), answer, summarize(answer))
 
@@ -136,11 +137,11 @@ class LiveExplainer:
         ended = pod.status.phase in FINISHED_PHASES
         words = f"has ended ({pod.status.phase})" if ended else f"is on {node}"
         claims = list(self._list_pod_claims(pod))
-        story = NodeReport(
+        report = NodeReport(
             nodes=(node,), outcome=NodeOutcome.FITS, steps=0, found=_list_allocated_devices(claims)
         )
         names = tuple(map(format_claim_name, claims))
-        answer = Diagnosis(verdict=Answer.FITS, pod=_format_name(pod), claims=names, node_reports=(story,))
+        answer = Diagnosis(verdict=Answer.FITS, pod=_format_name(pod), claims=names, node_reports=(report,))
         bare = (
             [] if ended else [format_claim_name(claim) for claim in claims if claim.status.allocation is None]
         )
@@ -158,55 +159,63 @@ class LiveExplainer:
             if claim is not None:
                 yield claim
 
-    def _explain_pending_pod(self, subject: PendingPod) -> LiveExplanation:
+    def _explain_pending_pod(self, pending_pod: PendingPod) -> LiveExplanation:
         snapshot = ClusterSnapshot.build(self._nodes, self._inventory, self._sum_node_needs())
-        # Devices are explained below, in more words than a verdict has.
-        refused = find_rejections(snapshot, subject, build_profile(PlacementOptions(), [ClassicResources()]))
+        # Devices are explained below, in more detail than a rejection has.
+        refused = find_rejections(
+            snapshot, pending_pod, build_profile(PlacementOptions(), [ClassicResources()])
+        )
         everywhere = next((each for each in refused if not each.nodes), None)
         if everywhere is not None:
-            return _explain_without_search(subject.pod, everywhere.rejection.reason)
-        left, barred = self._split_by_reach(subject, {name for each in refused for name in each.nodes})
-        # The scheduler is asked first: what it gives up is not searched for again.
-        line = self._compute_scheduler_message(snapshot, subject)
-        effort = self._devices.build_work_budget(subject, snapshot)
-        answer = self._diagnose_claims(subject.pending, left, effort, _format_name(subject.pod))
-        said = (
+            return _explain_without_search(pending_pod.pod, everywhere.rejection.reason)
+        left, barred = self._split_by_reach(pending_pod, {name for each in refused for name in each.nodes})
+        # The scheduler's message comes first: a search it gave up is not repeated.
+        line = self._compute_scheduler_message(snapshot, pending_pod)
+        effort = self._devices.build_work_budget(pending_pod, snapshot)
+        answer = self._diagnose_claims(pending_pod.pending, left, effort, _format_name(pending_pod.pod))
+        headline = (
             render_headline(answer)
             if left
-            else f"Pod {_format_name(subject.pod)} cannot run yet: {self._describe_no_nodes()}"
+            else f"Pod {_format_name(pending_pod.pod)} cannot run yet: {self._describe_no_nodes()}"
         )
         if line and answer.verdict is Answer.FITS:
-            # Devices are not what it waits for: the driver of a classic claim comes first.
-            return replace(_explain_without_search(subject.pod, line), excluded_nodes=(*refused, *barred))
-        remarks = tuple(_list_remarks(subject, answer))
-        return LiveExplanation(said, answer, line or summarize(answer), (*refused, *barred), remarks=remarks)
+            # The pod does not wait for devices but for the driver of a classic claim.
+            return replace(_explain_without_search(pending_pod.pod, line), excluded_nodes=(*refused, *barred))
+        remarks = tuple(_list_remarks(pending_pod, answer))
+        return LiveExplanation(
+            headline, answer, line or summarize(answer), (*refused, *barred), remarks=remarks
+        )
 
     def _describe_no_nodes(self) -> str:
         count = len(self._nodes)
         few = ("there are no nodes", f"{self._nodes[0].metadata.name} does not take it" if count else "")
         return few[count] if count < len(few) else f"none of {count} nodes takes it"
 
-    def _compute_scheduler_message(self, snapshot: ClusterSnapshot, subject: PendingPod) -> str:
-        """What the scheduler says when it is asked now; nothing when it finds a node."""
+    def _compute_scheduler_message(self, snapshot: ClusterSnapshot, pending_pod: PendingPod) -> str:
+        """Return what the scheduler would report now; nothing when it finds a node."""
         plugins: list[SchedulingPlugin] = [self._devices, ClassicResources()]
-        found = place_pod(snapshot, subject, build_profile(PlacementOptions(), plugins))
+        found = place_pod(snapshot, pending_pod, build_profile(PlacementOptions(), plugins))
         if isinstance(found, Unschedulable):
             return explain_unschedulable(
-                found, self._admission, work_budget=self._devices.build_work_budget(subject, snapshot)
+                found, self._admission, work_budget=self._devices.build_work_budget(pending_pod, snapshot)
             )
-        step = decide_next_step(subject, (found.node_state.name, *found.other_nodes), found.node_state.name)
+        step = decide_next_step(
+            pending_pod, (found.node_state.name, *found.other_nodes), found.node_state.name
+        )
         return step.rejection.reason if isinstance(step, WaitForDrivers) else ""
 
     def _split_by_reach(
-        self, subject: PendingPod, excluded: set[str]
+        self, pending_pod: PendingPod, excluded: set[str]
     ) -> tuple[list[Node], list[RejectedNodes]]:
-        """The nodes that nobody left out and that reach the devices claims already have; the others."""
+        """Split the nodes that are not excluded by whether they reach the devices that claims already
+        have.
+        """
         left: list[Node] = []
         barred: dict[str, list[str]] = {}
         for node in self._nodes:
             if node.metadata.name in excluded:
                 continue
-            claim = find_unreachable_claim(subject.claims, node)
+            claim = find_unreachable_claim(pending_pod.claims, node)
             if claim is None:
                 left.append(node)
             else:
@@ -218,7 +227,7 @@ class LiveExplainer:
         ]
 
     def _sum_node_needs(self) -> dict[str, ResourceRequests]:
-        """What the pods of each node need together."""
+        """Sum the requests of the pods of each node."""
         sums: dict[str, ResourceRequests] = {}
         for pod in self._bundle.pods:
             if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES:
@@ -247,13 +256,13 @@ def _format_name(pod: Pod) -> str:
 
 
 def _explain_without_search(pod: Pod, reason: str) -> LiveExplanation:
-    """A pod that waits for something no search can tell about."""
-    said = f"Pod {_format_name(pod)} cannot run yet: {reason}"
-    return LiveExplanation(said, Diagnosis(verdict=Answer.REFUSED, pod=_format_name(pod)), reason)
+    """Explain a pod that waits for something a search cannot show."""
+    headline = f"Pod {_format_name(pod)} cannot run yet: {reason}"
+    return LiveExplanation(headline, Diagnosis(verdict=Answer.REFUSED, pod=_format_name(pod)), reason)
 
 
 def _list_allocated_devices(claims: Sequence[ResourceClaim]) -> tuple[FoundDevice, ...]:
-    """The devices that claims have."""
+    """List the devices allocated to claims."""
     return tuple(
         FoundDevice(
             claim=format_claim_name(claim),
@@ -269,15 +278,19 @@ def _list_allocated_devices(claims: Sequence[ResourceClaim]) -> tuple[FoundDevic
     )
 
 
-def _list_remarks(subject: PendingPod, answer: Diagnosis) -> Iterable[str]:
-    """What else is worth knowing about a pod that waits."""
-    held = [format_claim_name(claim) for claim in subject.claims if claim.status.allocation is not None]
-    if held:
-        yield f"has devices already: {', '.join(held)}"
+def _list_remarks(pending_pod: PendingPod, answer: Diagnosis) -> Iterable[str]:
+    """List other facts about a pod that waits."""
+    allocated = [
+        format_claim_name(claim) for claim in pending_pod.claims if claim.status.allocation is not None
+    ]
+    if allocated:
+        yield f"has devices already: {', '.join(allocated)}"
     if answer.verdict is not Answer.FITS:
         return
-    said = [
-        c for c in subject.pod.status.conditions if c.type == POD_SCHEDULED_CONDITION and c.status == "False"
+    conditions = [
+        c
+        for c in pending_pod.pod.status.conditions
+        if c.type == POD_SCHEDULED_CONDITION and c.status == "False"
     ]
-    told = f", which said last: {said[0].message}" if said and said[0].message else ""
-    yield f"waits for scheduler `{subject.pod.spec.scheduler_name or DEFAULT_SCHEDULER}`{told}"
+    last = f", which said last: {conditions[0].message}" if conditions and conditions[0].message else ""
+    yield f"waits for scheduler `{pending_pod.pod.spec.scheduler_name or DEFAULT_SCHEDULER}`{last}"

@@ -1,8 +1,7 @@
-"""What runs where: nodes with their pods and devices, from what the server tells.
+"""The overview of a cluster: nodes with their pods and devices, as `dray up` and `dray status` show it.
 
-Theory of operation: a pure function puts pods, claims and slices together by node; everything that shows a
-cluster to people (`dray up`, `dray status`) shows this. Devices that several nodes reach are counted under
-the name of their pool. A share counts as used as soon as anybody has one.
+Theory of operation: a pure function groups pods, claims and slices by node. Devices that several nodes reach
+are listed under the name of their pool. A shared device counts as used as soon as one share is allocated.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from dray.placement.node_health import UNREACHABLE, find_ready_condition
 
 NO_NODE: Final = ""
 FENCED_STATE: Final = "fenced"
-"""The word for a node that was declared out of service."""
+"""The state of a node that was declared out of service."""
 NOT_READY_STATE: Final = "not ready"
-"""The word for a node on which nothing could run, and for a pod with a container that does not."""
+"""The state of a node that cannot run pods, and of a pod with a container that is not ready."""
 LOST_STATE: Final = "lost"
 
 
 class PoolDevice(NamedTuple):
-    """A device, wherever it is."""
+    """The full name of a device."""
 
     driver: str
     pool: str
@@ -35,19 +34,19 @@ class PoolDevice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodOverview:
-    """A pod, how far it has come, and what it has."""
+    """A pod, its state, and its devices."""
 
     name: str
     """With its namespace: `ml/train-0`."""
     word: str
     devices: tuple[str, ...] = ()
     why: str = ""
-    """Why it waits or is not ready, as the pod itself says."""
+    """Why it waits or is not ready, from its conditions."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOverview:
-    """How much of a pool is used."""
+    """The used and free devices of a pool."""
 
     driver: str
     pool: str
@@ -57,14 +56,14 @@ class PoolOverview:
 
 @dataclass(frozen=True, slots=True)
 class NodeOverview:
-    """A node with what is on it; the node without a name has what no node has alone."""
+    """A node with its pods and pools; the node without a name has the pools of no single node."""
 
     name: str
     word: str
     pods: tuple[PodOverview, ...]
     pools: tuple[PoolOverview, ...]
     why: str = ""
-    """Why it is not ready, or lost, as the node itself says or is said of it."""
+    """Why it is not ready or lost, from its conditions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +80,33 @@ def build_overview(
     claims: Iterable[ResourceClaim],
     slices: Iterable[ResourceSlice],
 ) -> ClusterOverview:
-    """Put together what is on which node."""
-    held = list(claims)
-    by_name = {(claim.metadata.name, claim.metadata.namespace): claim for claim in held}
-    seated: dict[str, list[PodOverview]] = {}
+    """Build the overview from the objects of a cluster."""
+    all_claims = list(claims)
+    by_name = {(claim.metadata.name, claim.metadata.namespace): claim for claim in all_claims}
+    pods_by_node: dict[str, list[PodOverview]] = {}
     for pod in sorted(pods, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        seated.setdefault(pod.spec.node_name, []).append(_summarize_pod(pod, lambda *key: by_name.get(key)))
-    pools = _build_pool_overviews(slices, _collect_allocated_devices(held))
+        pods_by_node.setdefault(pod.spec.node_name, []).append(
+            _summarize_pod(pod, lambda *key: by_name.get(key))
+        )
+    pools = _build_pool_overviews(slices, _collect_allocated_devices(all_claims))
     known = {node.metadata.name: (_describe_node_state(node), node) for node in nodes}
-    names = sorted({*known, *seated, *pools} - {NO_NODE}, key=_build_natural_sort_key)
+    names = sorted({*known, *pods_by_node, *pools} - {NO_NODE}, key=_build_natural_sort_key)
     rows = []
     for name in names:
-        word, node = known.get(name, ("gone", None))
+        state, node = known.get(name, ("gone", None))
         why = (
-            _get_not_ready_message(node) if node is not None and word in (NOT_READY_STATE, LOST_STATE) else ""
+            _get_not_ready_message(node)
+            if node is not None and state in (NOT_READY_STATE, LOST_STATE)
+            else ""
         )
-        rows.append(NodeOverview(name, word, tuple(seated.get(name, ())), pools.get(name, ()), why))
+        rows.append(NodeOverview(name, state, tuple(pods_by_node.get(name, ())), pools.get(name, ()), why))
     if NO_NODE in pools:
         rows.append(NodeOverview(NO_NODE, "", (), pools[NO_NODE]))
-    return ClusterOverview(tuple(rows), tuple(seated.get(NO_NODE, ())))
+    return ClusterOverview(tuple(rows), tuple(pods_by_node.get(NO_NODE, ())))
 
 
 def describe_pod_state(pod: Pod) -> str:
-    """How far a pod has come, in a word."""
+    """Return the state of a pod in a word."""
     if pod.metadata.deletion_timestamp is not None:
         return "ending"
     if not pod.spec.node_name:
@@ -112,11 +115,11 @@ def describe_pod_state(pod: Pod) -> str:
 
 
 ClaimLookup = Callable[[str, str], ResourceClaim | None]
-"""A claim by its name and namespace."""
+"""Returns a claim by its name and namespace."""
 
 
 def list_pod_devices(pod: Pod, find_claim: ClaimLookup) -> Iterator[str]:
-    """What the claims of a pod hold, as people would write it: `gpu-0`, `eth0 (bandwidth 5G)`."""
+    """List the devices of a pod's claims as people write them: `gpu-0`, `eth0 (bandwidth 5G)`."""
     for entry in pod.spec.resource_claims:
         found, name = find_recorded_name(pod, entry)
         name = entry.resource_claim_name or (name if found else None)
@@ -129,18 +132,18 @@ def list_pod_devices(pod: Pod, find_claim: ClaimLookup) -> Iterator[str]:
 
 
 def _summarize_pod(pod: Pod, find_claim: ClaimLookup) -> PodOverview:
-    word = describe_pod_state(pod)
-    devices = () if word in ("done", "failed") else tuple(list_pod_devices(pod, find_claim))
-    told = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
-    why = told[0] if word == "waiting" and told else ""
-    if word == "running":
+    state = describe_pod_state(pod)
+    devices = () if state in ("done", "failed") else tuple(list_pod_devices(pod, find_claim))
+    messages = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
+    why = messages[0] if state == "waiting" and messages else ""
+    if state == "running":
         unready = [each for each in pod.status.conditions if each.type == "Ready" and each.status == "False"]
-        word, why = (NOT_READY_STATE, unready[0].message) if unready else (word, "")
-    return PodOverview(f"{pod.metadata.namespace}/{pod.metadata.name}", word, devices, why)
+        state, why = (NOT_READY_STATE, unready[0].message) if unready else (state, "")
+    return PodOverview(f"{pod.metadata.namespace}/{pod.metadata.name}", state, devices, why)
 
 
 def _describe_node_state(node: Node) -> str:
-    """How a node is; the worst that is true of it."""
+    """Return the state of a node; the worst that is true of it."""
     if is_out_of_service(node):
         return FENCED_STATE
     ready = find_ready_condition(node)
@@ -169,7 +172,7 @@ def _collect_allocated_devices(claims: Iterable[ResourceClaim]) -> set[PoolDevic
 def _build_pool_overviews(
     slices: Iterable[ResourceSlice], allocated: set[PoolDevice]
 ) -> dict[str, tuple[PoolOverview, ...]]:
-    """The pools of each node, of their newest generation."""
+    """Build the overviews of the pools of each node, of their newest generation."""
     newest: dict[tuple[str, str], tuple[int, list[ResourceSlice]]] = {}
     for each in slices:
         key, generation = (each.spec.driver, each.spec.pool.name), each.spec.pool.generation
@@ -179,24 +182,25 @@ def _build_pool_overviews(
         elif generation == before:
             kept.append(each)
     found: dict[str, list[PoolOverview]] = {}
-    for (driver, pool), (_, pages) in sorted(newest.items()):
+    for (driver, pool), (_, slices_of_pool) in sorted(newest.items()):
         names = sorted(
-            {device.name for page in pages for device in page.spec.devices}, key=_build_natural_sort_key
+            {device.name for each in slices_of_pool for device in each.spec.devices},
+            key=_build_natural_sort_key,
         )
         used = tuple(name for name in names if PoolDevice(driver, pool, name) in allocated)
         free = tuple(name for name in names if name not in used)
-        node = pages[0].spec.node_name or NO_NODE
+        node = slices_of_pool[0].spec.node_name or NO_NODE
         found.setdefault(node, []).append(PoolOverview(driver, pool, used, free))
     return {node: tuple(uses) for node, uses in found.items()}
 
 
 def _build_natural_sort_key(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Names in the order in which people count: node-2 before node-10."""
+    """Build a sort key in the order in which people count: node-2 before node-10."""
     parts: list[tuple[int, int | str]] = []
     text = ""
-    for sign in name + "\0":
-        if text and (sign.isdigit() != text[-1].isdigit() or sign == "\0"):
+    for character in name + "\0":
+        if text and (character.isdigit() != text[-1].isdigit() or character == "\0"):
             parts.append((0, int(text)) if text.isdecimal() else (1, text))
             text = ""
-        text += sign
+        text += character
     return tuple(parts)

@@ -1,4 +1,4 @@
-"""A cluster as its server tells it: everything that decides where pods go, read once, as a bundle."""
+"""Reads a cluster from its server: everything that decides where pods go, once, as a bundle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 async def read_bundle(client: Client) -> Bundle:
-    """What is on the server now. Kinds are read one beside the other, so it may change in between."""
+    """Read the bundle. Kinds are read concurrently, so the cluster may change in between."""
     nodes, slices, classes, claims, templates, pods, classic, (rules, remarks) = await asyncio.gather(
         _list_objects(client, Node),
         _list_objects(client, ResourceSlice),
@@ -49,7 +49,7 @@ async def read_bundle(client: Client) -> Bundle:
 
 
 async def _read_taint_rules(client: Client) -> tuple[tuple[DeviceTaintRule, ...], tuple[str, ...]]:
-    """The taint rules, and what to say when they may not be read: most people may not."""
+    """Read the taint rules, with a remark when they may not be read: most users may not."""
     try:
         return await _list_objects(client, DeviceTaintRule), ()
     except ForbiddenError:
@@ -57,7 +57,7 @@ async def _read_taint_rules(client: Client) -> tuple[tuple[DeviceTaintRule, ...]
 
 
 async def _list_objects(client: Client, kind: type[T]) -> tuple[Any, ...]:
-    """Everything of a kind; nothing of one that the server does not have."""
+    """List all objects of a kind; none of one that the server does not serve."""
     try:
         return tuple((await client.list(kind)).items)
     except KindNotServedError:

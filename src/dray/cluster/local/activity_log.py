@@ -1,8 +1,8 @@
-"""Tells what becomes of pods, line by line, while a cluster runs in a terminal.
+"""The activity log: writes a line when a pod changes, while a cluster runs in a terminal.
 
-Theory of operation: a line is told when a pod's place, its progress or its devices have changed since the
-last line about it. A cluster under load changes faster than anybody reads: beyond a rate, lines are counted
-and the number is told instead.
+Theory of operation: a line is written when a pod's node, state or devices have changed since the last line
+about it. A cluster under load changes faster than people read: beyond a rate, lines are counted and their
+number is written instead.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MESSAGE_TEMPLATES: Final = {
 
 
 class ActivityLog:
-    """Tells what becomes of pods."""
+    """Writes what happens to pods."""
 
     def __init__(self, client: Client, write_line: Callable[[str], None]) -> None:
-        ways = InformerOptions(transform=strip_managed_fields)
-        self._pods = Informer(client, Pod, options=ways)
-        self._claims = Informer(client, ResourceClaim, options=ways)
+        options = InformerOptions(transform=strip_managed_fields)
+        self._pods = Informer(client, Pod, options=options)
+        self._claims = Informer(client, ResourceClaim, options=options)
         self._write_line = write_line
         self._last_lines: dict[str, str] = {}
         self._limiter = RateLimiter(LINES_PER_SECOND, _MAX_BURST, client.options.time_source)
@@ -46,7 +46,7 @@ class ActivityLog:
         self.metrics = MetricsRegistry(build_metric_table())
 
     async def run(self) -> None:
-        """Tell until cancelled; what is the case already when it begins is told, too."""
+        """Write until cancelled, beginning with the current state."""
         self._pods.listen(
             added=self._on_pod_changed,
             updated=lambda _before, now: self._on_pod_changed(now),
@@ -70,16 +70,16 @@ class ActivityLog:
             self._emit(f"{pod.metadata.namespace}/{pod.metadata.name} is gone")
 
     def _render_line(self, pod: Pod) -> str:
-        word = describe_pod_state(pod)
+        state = describe_pod_state(pod)
         devices = ", ".join(list_pod_devices(pod, self._claims.get)) if pod.spec.resource_claims else ""
-        told = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
-        if word == "waiting" and not told:
-            return ""  # nobody has looked at it yet
-        return _MESSAGE_TEMPLATES[word].format(
+        messages = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
+        if state == "waiting" and not messages:
+            return ""  # no scheduler has reported on it yet
+        return _MESSAGE_TEMPLATES[state].format(
             pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
             node=pod.spec.node_name or "no node",
             devices=f" with {devices}" if devices else "",
-            why=f": {told[0]}" if told and told[0] else "",
+            why=f": {messages[0]}" if messages and messages[0] else "",
         )
 
     def _emit(self, line: str) -> None:

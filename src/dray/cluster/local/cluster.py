@@ -1,10 +1,10 @@
 """A whole cluster in one process: store, server, scheduler, controllers, and nodes with drivers.
 
-Theory of operation: scheduler, controllers, agents and drivers are the same as when they run alone. They
-reach the server through the transport inside the process, each as a user of its own with the rights of its
-role, so nothing here may do what would be refused over the network. On the way down they stop first, while
-the server still answers, so that their last writes and their leases are settled; containers stop with their
-agents, pods stay, and both run again after the next start.
+Theory of operation: scheduler, controllers, agents and drivers are the same as in processes of their own.
+They reach the server through the local transport, each as a user with the permissions of its role, so nothing
+here may do what would be refused over the network. On shutdown they stop first, while the server still
+responds, so that their last writes and their leases are settled; containers stop with their agents, pods
+stay, and both run again after the next start.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from dray.tasks import wait_for_first
 SCHEDULER_USER: Final = "dray:scheduler"
 CONTROLLER_USER: Final = "dray:controller"
 SETUP_USER: Final = "dray:up"
-"""Who makes classes and simulated nodes, and tells what becomes of pods."""
+"""The user that creates classes and simulated nodes, and reads pods for the activity log."""
 START_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds after which a service that is not ready is no reason to keep everybody waiting."""
+"""Seconds after which the start is reported even if a service is not ready."""
 
 
 @dataclass(frozen=True)
 class LocalClusterOptions:
-    """What somebody who starts a cluster chooses."""
+    """Options of a local cluster."""
 
     server: ServerProcessOptions
     scheduler: ComponentOptions
@@ -51,31 +51,31 @@ class LocalClusterOptions:
     nodes: int = 3
     """Nodes with an agent and example drivers."""
     simulated: int = 0
-    """Nodes whose containers and devices are only pretended."""
+    """Nodes with simulated containers and devices."""
     runtime: str = "process"
-    """What runs the containers of nodes."""
+    """The container runtime of nodes."""
     rootfs: Path | None = None
-    """What containers of the `oci` runtime see as their files."""
+    """The root file system of containers of the `oci` runtime."""
     gates: GateSet = field(default_factory=GateSet.from_defaults)
-    """Those of nodes; the others have their own."""
+    """The gates of nodes; the other services have their own."""
 
 
 @dataclass(frozen=True)
 class LocalCluster:
-    """What runs, and where."""
+    """The server and services of a running cluster."""
 
     server: RunningServer
     options: LocalClusterOptions
     services: tuple[SupervisedService, ...]
 
     async def wait_until_ready(self) -> None:
-        """Wait until every service works."""
+        """Wait until every service is ready."""
         for service in self.services:
             await service.ready.wait()
 
     @property
     def pending_services(self) -> tuple[str, ...]:
-        """Services that do not work yet."""
+        """Services that are not ready yet."""
         return tuple(service.name for service in self.services if not service.ready.is_set())
 
 
@@ -83,11 +83,11 @@ class LocalCluster:
 async def open_cluster(
     options: LocalClusterOptions, stop: asyncio.Event | None = None
 ) -> AsyncIterator[LocalCluster]:
-    """A cluster that works while the block lasts; what takes long at its start ends early with `stop`."""
+    """Run a cluster while the block lasts; `stop` shortens a long start."""
     async with open_server(options.server) as started:
-        builder = build_local_client(started.app, SETUP_USER, MASTERS)
-        await _prepare_objects(builder, options, stop)
-        services = _build_services(started, builder, options)
+        setup_client = build_local_client(started.app, SETUP_USER, MASTERS)
+        await _prepare_objects(setup_client, options, stop)
+        services = _build_services(started, setup_client, options)
         for service in services:
             if not service.node:
                 started.metrics.registry.register(service)
@@ -105,8 +105,8 @@ def _build_services(
     server: RunningServer, setup_client: Client, options: LocalClusterOptions
 ) -> tuple[SupervisedService, ...]:
     app, log = server.app, options.server.log
-    chosen = (options.runtime, options.rootfs, options.gates)
-    ground = LocalNodeContext(app, options.server.directory, server.authority, log, *chosen)
+    node_options = (options.runtime, options.rootfs, options.gates)
+    context = LocalNodeContext(app, options.server.directory, server.authority, log, *node_options)
     services = [
         SupervisedService(
             "scheduler",
@@ -118,16 +118,16 @@ def _build_services(
             lambda: build_controllers(build_local_client(app, CONTROLLER_USER), options.controller),
             log,
         ),
-        SupervisedService("attendant", lambda: SimulatedKubelet(setup_client), log),
+        SupervisedService("simulated kubelet", lambda: SimulatedKubelet(setup_client), log),
     ]
     for number in range(options.nodes):
-        services += build_node_services(ground, number)
-    services += (build_simulated_node(ground, number) for number in range(options.simulated))
+        services += build_node_services(context, number)
+    services += (build_simulated_node(context, number) for number in range(options.simulated))
     return tuple(services)
 
 
 async def _prepare_objects(client: Client, options: LocalClusterOptions, stop: asyncio.Event | None) -> None:
-    """Make what the nodes of this cluster need, and take over nodes that nobody ran pods on so far."""
+    """Create the objects that nodes need, and take over nodes that had no agent before."""
     log = options.server.log
     if options.nodes:
         await example_nodes.create_device_classes(client, log)
@@ -144,22 +144,24 @@ async def run_until_interrupted(
     on_started: Callable[[LocalCluster], None],
     write_line: Callable[[str], None],
 ) -> None:
-    """Run a cluster until somebody interrupts; `write_line` is told what becomes of pods."""
+    """Run a cluster until interrupted; `write_line` receives what happens to pods."""
     stop = install_stop_signals()
     async with open_cluster(options, stop) as cluster:
         if await _wait_for_start(cluster, stop):
             freeze_garbage_collector()
             on_started(cluster)
         client = build_local_client(cluster.server.app, SETUP_USER, MASTERS)
-        narration = SupervisedService("narrator", lambda: ActivityLog(client, write_line), options.server.log)
+        activity = SupervisedService(
+            "activity log", lambda: ActivityLog(client, write_line), options.server.log
+        )
         async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(narration.run())
+            activity_task = tasks.create_task(activity.run())
             await stop.wait()
-            telling.cancel()
+            activity_task.cancel()
 
 
 async def _wait_for_start(cluster: LocalCluster, stop: asyncio.Event) -> bool:
-    """Wait until everything works, but neither for ever nor longer than anybody wants it."""
+    """Wait until every service is ready, the start times out or `stop` is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
             await wait_for_first(cluster.wait_until_ready(), stop.wait())

@@ -1,10 +1,10 @@
-"""Nodes with example devices, as objects: what `dray up` makes for simulated nodes, and the classes for all.
+"""Example nodes and devices as objects: what `dray up` creates for simulated nodes, and the classes for all.
 
-Theory of operation: a fleet is a pure function of the number of its nodes. Every node is ready and has room;
-it has four GPUs in two groups (each group on a PCIe root of its own, with a network card that pods share by
-bandwidth). Two of three nodes have big GPUs, the third has small ones, so that choices make a difference.
-Only what is absent is created: what somebody changed or a second start finds stays as it is. Slices belong to
-their node and go with it.
+Theory of operation: the objects are a pure function of the number of nodes. Every node is ready and has
+capacity; it has four GPUs in two groups (each group on a PCIe root of its own, with a network card that pods
+share by bandwidth). Two of three nodes have big GPUs, the third has small ones, so that choices make a
+difference. Only missing objects are created: what a user changed or an earlier start created stays as it is.
+Slices belong to their node and are deleted with it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Document = dict[str, Any]
 
 GPU_DRIVER, NIC_DRIVER = "gpu.example.com", "nic.example.com"
 SIMULATED_LABEL: Final = "dray.dev/simulated"
-"""The label of nodes whose pods may go at once, because nothing runs them."""
+"""The label of nodes whose pods are deleted at once, because nothing runs them."""
 NODE_PREFIX, SIMULATED_PREFIX = "node", "sim"
-"""What nodes are called: with an agent and drivers, and simulated ones."""
+"""Prefixes of node names: with an agent and drivers, and simulated ones."""
 
 _RESOURCE_API: Final = "resource.k8s.io/v1"
 NODE_CAPACITY: Final = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
@@ -46,12 +46,12 @@ _SELECTORS: Final = {
 
 
 def format_node_name(number: int, prefix: str = NODE_PREFIX) -> str:
-    """The name of a node."""
+    """Return the name of a node."""
     return f"{prefix}-{number}"
 
 
 def build_labels(number: int, prefix: str = NODE_PREFIX) -> dict[str, str]:
-    """What is said about a node besides its name."""
+    """Build the labels of a node."""
     return {
         "kubernetes.io/hostname": format_node_name(number, prefix),
         "kubernetes.io/os": "linux",
@@ -60,7 +60,7 @@ def build_labels(number: int, prefix: str = NODE_PREFIX) -> dict[str, str]:
 
 
 def build_device_classes() -> Iterator[Document]:
-    """The device classes for the devices of a fleet."""
+    """Build the device classes for the example devices."""
     for name, expressions in _SELECTORS.items():
         selectors = [{"cel": {"expression": expression}} for expression in expressions]
         yield {
@@ -72,7 +72,7 @@ def build_device_classes() -> Iterator[Document]:
 
 
 def build_node(number: int, prefix: str = NODE_PREFIX) -> Document:
-    """A node that is ready and has room. One that is not called simulated has no agent either."""
+    """Build a node that is ready and has capacity. One without the simulated prefix has no agent."""
     agents = "with-agent" if prefix == SIMULATED_PREFIX else "true"
     ready = {
         "type": "Ready",
@@ -97,7 +97,7 @@ def build_node(number: int, prefix: str = NODE_PREFIX) -> Document:
 
 
 def build_slices(number: int, owner: Document | None = None, prefix: str = NODE_PREFIX) -> Iterator[Document]:
-    """What the drivers of a node publish."""
+    """Build the slices that the drivers of a node publish."""
     node = format_node_name(number, prefix)
     for driver, short, devices in (
         (GPU_DRIVER, "gpu", _build_gpus(number)),
@@ -149,12 +149,12 @@ def _build_nics() -> list[Document]:
 
 
 async def create_device_classes(client: Client, log: StructuredLogger) -> None:
-    """Make the device classes that are not there yet; a server without the feature gets none."""
+    """Create the missing device classes; none on a server that does not serve them."""
     if not await client.serves(DeviceClass):
         return
-    have = await _list_names(client, DeviceClass)
+    existing = await _list_names(client, DeviceClass)
     for document in build_device_classes():
-        await _create_if_missing(client, document, have, log)
+        await _create_if_missing(client, document, existing, log)
 
 
 async def create_nodes(
@@ -164,9 +164,9 @@ async def create_nodes(
     stop: asyncio.Event | None = None,
     prefix: str = NODE_PREFIX,
 ) -> int:
-    """Make the nodes of a fleet that are not there yet, with classes and devices; how many were made.
+    """Create the missing nodes with classes and devices; return how many nodes were created.
 
-    It ends early when somebody wants to stop.
+    It ends early when `stop` is set.
     """
     if not count:
         return 0
@@ -180,9 +180,9 @@ async def create_nodes(
         for number in numbers:
             if stop is not None and stop.is_set():
                 return
-            called = format_node_name(number, prefix)
-            uid = known.get(called) or (await client.create(build_node(number, prefix)))["metadata"]["uid"]
-            owner = {"apiVersion": "v1", "kind": "Node", "name": called, "uid": uid}
+            name = format_node_name(number, prefix)
+            uid = known.get(name) or (await client.create(build_node(number, prefix)))["metadata"]["uid"]
+            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
             for document in build_slices(number, owner, prefix) if publishes else ():
                 await _create_if_missing(client, document, published, log)
 
@@ -200,13 +200,13 @@ async def _list_names(client: Client, kind: Any) -> set[str]:
 async def _create_if_missing(
     client: Client, document: Document, present: set[str], log: StructuredLogger
 ) -> None:
-    called = document["metadata"]["name"]
-    if called in present:
+    name = document["metadata"]["name"]
+    if name in present:
         return
     try:
         await client.create(document)
     except AlreadyExistsError:
         return
     except InvalidObjectError as refused:
-        # A gate that is off may leave nothing of an object; the rest of the fleet is there all the same.
-        log.warning("cannot make an example", kind=document["kind"], name=called, error=refused)
+        # A gate that is off may leave an object empty; the other objects are created all the same.
+        log.warning("cannot create an example object", kind=document["kind"], name=name, error=refused)

@@ -1,10 +1,10 @@
-"""The nodes of a cluster in one process: agents with example drivers, and simulated ones by the hundred.
+"""The nodes of a local cluster: agents with example drivers, and simulated ones by the hundred.
 
-Theory of operation: a machine is an agent and the example drivers beside it, exactly as they would run in
-processes of their own: drivers register by sockets, claims are prepared over gRPC, containers are processes
-of this computer. Each speaks to the server as itself, with the rights that a node or a driver has. A
-simulated node has the same agent, but its containers are only pretended and its drivers answer at once, in
-memory; what they publish was written when the node was made.
+Theory of operation: a node is an agent and the example drivers beside it, as they would run in processes of
+their own: drivers register by sockets, claims are prepared over gRPC, containers are processes of this
+computer. Each calls the server as itself, with the permissions of a node or a driver. A simulated node has
+the same agent, but a fake runtime, and its drivers respond at once, in memory; their slices were written when
+the node was created.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _LONGEST_SOCKET_PATH: Final = "plugins_registry/nic.example.com-reg.sock"
 
 @dataclass(frozen=True)
 class LocalNodeContext:
-    """What machines of one process stand on."""
+    """What the nodes of one process share."""
 
     app: ApiApplication
     directory: Path
     authority: bytes
-    """The certificate by which the server shows itself to agents."""
+    """The certificate authority of the server."""
     log: StructuredLogger
     runtime: str = "process"
     rootfs: Path | None = None
-    """What containers of the `oci` runtime see as their files."""
+    """The root file system of containers of the `oci` runtime."""
     gates: GateSet = field(default_factory=GateSet.from_defaults)
-    """Those of the agents."""
+    """The gates of the agents."""
 
 
 def build_node_services(context: LocalNodeContext, number: int) -> Iterator[SupervisedService]:
-    """The agent and the drivers of a node."""
+    """Build the agent and the drivers of a node."""
     name = example_nodes.format_node_name(number)
     root = (context.directory / "nodes" / name).resolve()
     sockets = _choose_socket_directory(root)
@@ -75,15 +75,15 @@ def build_node_services(context: LocalNodeContext, number: int) -> Iterator[Supe
         log=context.log,
     )
     client = build_local_client(context.app, f"system:node:{name}", _NODES_GROUP)
-    first = SupervisedService(name, lambda: build_agent(client, options), context.log, node=name)
-    yield first
+    agent = SupervisedService(name, lambda: build_agent(client, options), context.log, node=name)
+    yield agent
     for driver in build_example_drivers(name):
-        kit = _build_driver_factory(context, driver, options)
-        yield SupervisedService(f"{driver.name} on {name}", kit, context.log, node=name, after=first)
+        build_driver = _build_driver_factory(context, driver, options)
+        yield SupervisedService(f"{driver.name} on {name}", build_driver, context.log, node=name, after=agent)
 
 
 def build_example_drivers(node: str) -> Sequence[Driver]:
-    """The example drivers of a node."""
+    """Build the example drivers of a node."""
     from dray_examples.gpu.driver import Gpu
     from dray_examples.nic.driver import Nic
 
@@ -95,14 +95,14 @@ def _build_driver_factory(
 ) -> Callable[[], DriverService]:
     assert options.registry is not None
     assert options.plugins is not None
-    speaker = build_local_client(
+    client = build_local_client(
         context.app,
         f"{driver.name}:{options.name}",
         _DRIVERS_GROUP,
         f"dray:driver:{driver.name}",
         f"dray:on-node:{options.name}",
     )
-    choices = DriverServiceOptions(
+    service_options = DriverServiceOptions(
         options.name,
         options.plugins,
         options.registry,
@@ -110,22 +110,22 @@ def _build_driver_factory(
         options.root / "drivers" / driver.name,
         log=context.log,
     )
-    return lambda: DriverService(driver, speaker, choices)
+    return lambda: DriverService(driver, client, service_options)
 
 
 def _choose_socket_directory(root: Path) -> Path:
-    """Where sockets of a node are: in its root, or in a short place when paths there are too long."""
+    """Choose the directory of a node's sockets: in its root, or a short one when paths there are too long."""
     if len(os.fsencode(root / _LONGEST_SOCKET_PATH)) <= MAX_SOCKET_PATH_BYTES:
         return root
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     short = Path(tempfile.gettempdir()) / f"dray-{digest}"
-    # Others can work out its name, too: whoever was first must have been us.
+    # Its name is predictable: another user must not have created it first.
     secure_socket_directory(short)
     return short
 
 
 class InstantDriver:
-    """A driver of a simulated node: whatever it is asked for is done."""
+    """A driver of a simulated node: every call succeeds at once."""
 
     classic: Final = False
 
@@ -143,10 +143,10 @@ class InstantDriver:
 
 
 def build_simulated_node(context: LocalNodeContext, number: int) -> SupervisedService:
-    """The agent of a simulated node."""
+    """Build the agent of a simulated node."""
     name = example_nodes.format_node_name(number, example_nodes.SIMULATED_PREFIX)
-    lines = [InstantDriver(driver) for driver in (example_nodes.GPU_DRIVER, example_nodes.NIC_DRIVER)]
-    facts = NodeDescription(
+    drivers = [InstantDriver(driver) for driver in (example_nodes.GPU_DRIVER, example_nodes.NIC_DRIVER)]
+    description = NodeDescription(
         name,
         runtime="fake",
         labels=example_nodes.build_labels(number, example_nodes.SIMULATED_PREFIX),
@@ -155,11 +155,16 @@ def build_simulated_node(context: LocalNodeContext, number: int) -> SupervisedSe
     root = context.directory / "nodes" / name
     client = build_local_client(context.app, f"system:node:{name}", _NODES_GROUP)
     claims = is_dra_enabled(context.gates)
-    choices = NodeAgentOptions(
-        facts, root, FakeRuntime(), drivers=FixedDrivers(*lines), prepare_claims=claims, log=context.log
+    service_options = NodeAgentOptions(
+        description,
+        root,
+        FakeRuntime(),
+        drivers=FixedDrivers(*drivers),
+        prepare_claims=claims,
+        log=context.log,
     )
 
     def build_service() -> NodeAgent:
-        return NodeAgent(client, choices)
+        return NodeAgent(client, service_options)
 
     return SupervisedService(name, build_service, context.log, node=name)

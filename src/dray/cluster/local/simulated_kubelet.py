@@ -1,8 +1,8 @@
-"""Stands in for the agents of simulated nodes: pods that are to go, go.
+"""The simulated kubelet: deletes terminating pods of simulated nodes without an agent.
 
-Theory of operation: a pod that has a node is only removed when the node's agent says that nothing of it runs
-any more. Nothing ever runs on a simulated node, so its pods may go at once, whatever their grace period. Pods
-are not watched before there is such a node.
+Theory of operation: a pod with a node is only removed when the node's agent reports that nothing of it runs
+any more. Nothing ever runs on a simulated node without an agent, so its pods are deleted at once, whatever
+their grace period. Pods are not watched before there is such a node.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ WORKERS: Final = 4
 
 
 class SimulatedKubelet:
-    """Lets pods of simulated nodes go."""
+    """Deletes terminating pods of simulated nodes."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        ways = InformerOptions(transform=strip_managed_fields)
-        self._nodes = Informer(client, Node, label_selector=f"{SIMULATED_LABEL}=true", options=ways)
-        self._pods = Informer(client, Pod, field_selector="spec.nodeName!=", options=ways)
+        options = InformerOptions(transform=strip_managed_fields)
+        self._nodes = Informer(client, Node, label_selector=f"{SIMULATED_LABEL}=true", options=options)
+        self._pods = Informer(client, Pod, field_selector="spec.nodeName!=", options=options)
         self._removal_queue: asyncio.Queue[Pod] = asyncio.Queue()
         self._has_nodes = asyncio.Event()
         self.ready = asyncio.Event()
         self.metrics = MetricsRegistry(build_metric_table())
 
     async def run(self) -> None:
-        """Attend until cancelled."""
+        """Delete pods until cancelled."""
         self._nodes.listen(added=lambda _node: self._has_nodes.set())
         self._pods.listen(added=self._on_pod_changed, updated=lambda _before, now: self._on_pod_changed(now))
         async with asyncio.TaskGroup() as tasks:
@@ -60,11 +60,11 @@ class SimulatedKubelet:
                 await backoff.wait()
 
     async def _try_remove_pod(self, pod: Pod) -> bool:
-        """Remove a pod; False when it has to be tried again."""
+        """Delete a pod; False when it has to be tried again."""
         metadata = pod.metadata
-        now = DeleteOptions(uid=metadata.uid, grace_seconds=0)
+        delete_options = DeleteOptions(uid=metadata.uid, grace_seconds=0)
         try:
-            await self._client.delete(Pod, metadata.name, metadata.namespace, now)
+            await self._client.delete(Pod, metadata.name, metadata.namespace, delete_options)
         except (NotFoundError, ConflictError):
             return True
         except CALL_ERRORS:

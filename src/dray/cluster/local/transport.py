@@ -1,10 +1,10 @@
-"""The transport between parts of one process: a client's requests go straight to the server's door.
+"""The local transport: a client's requests go straight to the API server in the same process.
 
-Theory of operation: what a client asks passes the same stations as over a socket (rights, limits, audit,
-rules), but is never written as HTTP. A watch is read where it is made: no queue and no task stand between,
-and a client that does not read lets the server's own buffer run over, as any other does.
+Theory of operation: a request passes the same steps as over a socket (authorization, flow control, audit,
+admission), but is never encoded as HTTP. A watch is read where it is produced: no queue and no task are in
+between, and a client that does not read overflows the server's own buffer, as any other does.
 
-Rules for this file: who asks was settled when the transport was made; nothing in a request changes it.
+Rules for this file: the user is fixed when the transport is built; nothing in a request changes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dray.server.http.requests import AUTHENTICATED, ApiResponse, RequestUser
 
 
 class LocalTransport:
-    """A way to the server of this process, as the user given."""
+    """A transport to the server in this process, as a given user."""
 
     def __init__(self, app: ApiApplication, user: str, groups: tuple[str, ...] = ()) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class LocalTransport:
         self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> TransportResponse:
         if timeout >= DEFAULT_TIMEOUT_SECONDS:
-            # The server gives up by itself, and an alarm for every call would cost more than all the rest.
+            # The server has a timeout of its own, and a timer per call would cost more than the call.
             return _to_transport_response(
                 await self._app.serve_in_process(_to_server_request(request), self._user)
             )
@@ -70,7 +70,7 @@ class LocalTransport:
             yield TransportStream(answer.code, _merge_headers(answer), parts)
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
 
 
 def _to_server_request(request: TransportRequest) -> InProcessRequest:
@@ -83,9 +83,9 @@ def _to_server_request(request: TransportRequest) -> InProcessRequest:
 
 def _to_transport_response(answer: ApiResponse) -> TransportResponse:
     assert isinstance(answer.body, bytes)
-    held = answer.stored
-    # Structs are frozen: the one the server stored is as good as one read from the body.
-    view = None if held is None else lambda: held.view
+    stored = answer.stored
+    # Structs are frozen: the stored one is as good as one decoded from the body.
+    view = None if stored is None else lambda: stored.view
     return TransportResponse(answer.code, _merge_headers(answer), answer.body, view)
 
 
@@ -101,7 +101,7 @@ async def _iterate_once(body: bytes) -> AsyncIterator[bytes]:
 
 
 def build_local_client(app: ApiApplication, user: str, *groups: str) -> Client:
-    """A client of the server of this process, as somebody who has shown who they are."""
+    """Build a client of the server in this process, as an authenticated user."""
     return Client(
         LocalTransport(app, user, (*groups, AUTHENTICATED)),
         ClientOptions(field_manager=user.replace(":", "-")),

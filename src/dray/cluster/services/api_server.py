@@ -1,8 +1,8 @@
-"""The API server as a process: a store, keys, a socket, and the server between them.
+"""The API server as a process: opens the store, keys and socket, and runs the server between them.
 
-Theory of operation: everything that can be wrong with the choices is found before anything is served, in the
+Theory of operation: everything that can be wrong with the options is found before anything is served, in the
 order in which people would fix it: directory, store, address. The kubeconfig is written when the server
-answers, so that whoever waits for the file may use it at once.
+responds, so that whoever waits for the file may use it at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 @dataclass(frozen=True)
 class ServerProcessOptions:
-    """What somebody who starts a server chooses."""
+    """Options of an API server process."""
 
     directory: Path
     store: str = ""
@@ -56,7 +56,7 @@ class ServerProcessOptions:
     keys: Path | None = None
     """The directory of keys, when servers on one store share it; otherwise inside the directory."""
     names: tuple[str, ...] = ()
-    """More names and addresses clients use for this server."""
+    """More names and addresses that clients use for this server."""
     gates: GateSet = field(default_factory=GateSet.from_defaults)
     tokens: Path | None = None
     anonymous: bool = False
@@ -64,12 +64,12 @@ class ServerProcessOptions:
     limits: ServerLimits = field(default_factory=ServerLimits)
     log: StructuredLogger = field(default_factory=build_silent_logger)
     webhook_services: ServiceAddresses = field(default_factory=dict)
-    """Where services are behind which admission webhooks answer."""
+    """Addresses of the services behind which admission webhooks respond."""
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """Where a running server is."""
+    """The address and parts of a running server."""
 
     url: str
     kubeconfig: Path
@@ -77,12 +77,12 @@ class RunningServer:
     app: ApiApplication
     metrics: MetricsRegistry
     authority: bytes
-    """The certificate of whoever signs those of this server and its clients."""
+    """The certificate of the authority that signs those of this server and its clients."""
 
 
 @asynccontextmanager
 async def open_server(options: ServerProcessOptions) -> AsyncIterator[RunningServer]:
-    """A server that answers at its address while the block lasts."""
+    """Run a server at its address while the block lasts."""
     prepare_directory(options.directory)
     address = options.store or str(options.directory / STORE_FILE)
     async with await open_store(address) as store:
@@ -100,7 +100,7 @@ async def _run_api_server(
     keys = options.keys or options.directory / KEYS_DIRECTORY
     certificates = CertificateAuthority.open(keys, names)
     url = f"https://{_format_url_host(host)}:{port}"
-    choices = ApiServerOptions(
+    server_options = ApiServerOptions(
         FeatureGateFilter(options.gates),
         keys,
         options.directory / AUDIT_FILE,
@@ -113,33 +113,33 @@ async def _run_api_server(
         options.limits,
         webhook_services=options.webhook_services,
     )
-    server = ApiServer(store, choices)
+    server = ApiServer(store, server_options)
     async with server.run() as app:
         tls = certificates.build_server_context()
-        httpd = HttpListener(app, sock, tls, options.limits, server.count_refusal)
-        server.metrics.add_callback(CONNECTIONS, lambda: [((), httpd.connections)])
+        listener = HttpListener(app, sock, tls, options.limits, server.count_refusal)
+        server.metrics.add_callback(CONNECTIONS, lambda: [((), listener.connections)])
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(httpd.run_until_stopped())
-            renewing = tasks.create_task(_renew_certificates(certificates, tls))
+            tasks.create_task(listener.run_until_stopped())
+            renewal = tasks.create_task(_renew_certificates(certificates, tls))
             try:
                 path = options.directory / KUBECONFIG_FILE
                 _write_kubeconfig(path, url, certificates)
                 yield url, path, server, app, certificates.ca_pem
             finally:
-                renewing.cancel()
+                renewal.cancel()
                 server.end_watches()
-                httpd.stop()
+                listener.stop()
 
 
 async def _renew_certificates(certificates: CertificateAuthority, tls: ssl.SSLContext) -> None:
-    """Look every day whether the server's certificate nears its end."""
+    """Check every day whether the server's certificate nears its expiry."""
     while True:
         await asyncio.sleep(_DAY_SECONDS)
         await asyncio.to_thread(certificates.refresh, tls)
 
 
 async def serve(options: ServerProcessOptions, on_started: Callable[[RunningServer], None]) -> None:
-    """Serve until somebody interrupts."""
+    """Serve until interrupted."""
     stop = install_stop_signals()
     async with open_server(options) as running:
         freeze_garbage_collector()
@@ -148,7 +148,7 @@ async def serve(options: ServerProcessOptions, on_started: Callable[[RunningServ
 
 
 def prepare_directory(directory: Path) -> None:
-    """Make the directory of a server's data; what is in the way is told in a line."""
+    """Create the directory of a server's data; an obstacle is an `InputError`."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as refused:
@@ -159,7 +159,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def _format_url_host(host: str) -> str:
-    """The host part of a URL at which a client on this machine reaches the server."""
+    """Return the host part of a URL at which a client on this machine reaches the server."""
     if host in ("0.0.0.0", "::"):
         return LOOPBACK
     return f"[{host}]" if ":" in host else host

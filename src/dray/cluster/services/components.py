@@ -1,7 +1,8 @@
-"""Scheduler and controllers from what people choose: gates become doors and switches, files become profiles.
+"""Builds the scheduler and the controllers from options: gates become filters and switches, files become
+profiles.
 
-Both are made here for `dray up` and for processes of their own, so that they are the same in both. Each is
-imported where it is made: a process loads only what it runs.
+Both are built here for `dray up` and for processes of their own, so that they are the same in both. Each is
+imported where it is built: a process loads only what it runs.
 """
 
 from __future__ import annotations
@@ -28,32 +29,32 @@ _DRA_GATE: Final = "DynamicResourceAllocation"
 
 
 def generate_identity() -> str:
-    """A name for one process, by which it signs the lease it leads with."""
+    """Generate the identity of one process as the holder of a lease."""
     return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True)
 class ComponentOptions:
-    """What somebody who starts a service chooses."""
+    """Options of the scheduler and the controllers."""
 
     gates: GateSet = field(default_factory=GateSet.from_defaults)
     leader_elect: bool = True
     identity: str = field(default_factory=generate_identity)
     log: StructuredLogger = field(default_factory=build_silent_logger)
     profile: PlacementOptions = field(default_factory=PlacementOptions)
-    """How the scheduler judges nodes, and whose pods it takes."""
+    """How the scheduler filters and ranks nodes, and whose pods it takes."""
     lease_name: str = ""
-    """The lease by which one of several leads; the usual one of the service when empty."""
+    """The lease of the leader election; the default one of the service when empty."""
     search_seconds: float | None = None
-    """Work for the search on one kind of node before the scheduler gives it up; as usual when None."""
+    """Work for the search on one group of nodes before the scheduler gives up; the default when None."""
     upkeep: bool = False
     """Whether the controllers do what `kube-controller-manager` does elsewhere."""
     node_silence: float = MONITOR_GRACE_PERIOD
-    """Seconds a node may give no sign of life before it is taken for lost."""
+    """Seconds without a heartbeat after which a node is unreachable."""
 
 
 class DisabledService:
-    """A service that is switched off."""
+    """A service that its feature gate switches off."""
 
     def __init__(self, name: str, log: StructuredLogger) -> None:
         self.ready = asyncio.Event()
@@ -69,17 +70,17 @@ class DisabledService:
 
 
 def build_controllers(client: Client, options: ComponentOptions) -> RunnableService:
-    """The controllers for the server of a client."""
+    """Build the controllers for the server of a client."""
     if not options.gates.is_enabled(_DRA_GATE):
         return DisabledService("controller", options.log)
-    from dray.controllers import runner as claim_keeping
+    from dray.controllers import runner
 
-    return claim_keeping.ControllerRunner(
+    return runner.ControllerRunner(
         client,
-        claim_keeping.ControllerOptions(
+        runner.ControllerOptions(
             identity=options.identity,
             leader_elect=options.leader_elect,
-            lease_name=options.lease_name or claim_keeping.LEASE_NAME,
+            lease_name=options.lease_name or runner.LEASE_NAME,
             device_taints=options.gates.is_enabled("DRADeviceTaints"),
             taint_rules=options.gates.is_enabled("DRADeviceTaintRules"),
             upkeep=options.upkeep,
@@ -90,7 +91,7 @@ def build_controllers(client: Client, options: ComponentOptions) -> RunnableServ
 
 
 def build_scheduler(client: Client, options: ComponentOptions) -> RunnableService:
-    """The scheduler for the server of a client."""
+    """Build the scheduler for the server of a client."""
     from dray.allocator.feature_gates import AllocatorGateFilter
     from dray.allocator.search.resumable import SEARCH_SECONDS
     from dray.scheduler import scheduling_loop
@@ -114,7 +115,7 @@ def build_scheduler(client: Client, options: ComponentOptions) -> RunnableServic
 
 
 def load_profile(file: Path | None, scheduler_name: str = "") -> PlacementOptions:
-    """The profile that a file describes, under a name that was chosen; the usual one without a file."""
+    """Load the profile from a file, under the chosen name; the default one without a file."""
     chosen = PlacementOptions() if file is None else parse_placement_options(_read_yaml(file))
     return replace(chosen, scheduler_name=scheduler_name) if scheduler_name else chosen
 

@@ -1,6 +1,6 @@
-"""Node agents from what people choose: for a process of their own, and many for `dray up`.
+"""Builds node agents from options: for a process of their own, and many for `dray up`.
 
-Gates end here: an agent is told whether it looks after claims, and knows no gate.
+Gates end here: an agent gets the option whether it prepares claims, and knows no gate.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _DRA_GATE: Final = "DynamicResourceAllocation"
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """What somebody who starts an agent chooses."""
+    """Options of a node agent."""
 
     name: str
     root: Path
     registry: Path | None = None
     """Where drivers register; inside the root otherwise."""
     plugins: Path | None = None
-    """Where the sockets of drivers must be; anywhere otherwise."""
+    """The directory that sockets of drivers must be in; any directory otherwise."""
     cdi: tuple[Path, ...] = DEFAULT_DIRECTORIES
     runtime: str = "process"
     rootfs: Path | None = None
-    """What containers of the `oci` runtime see as their files."""
+    """The root file system of containers of the `oci` runtime."""
     program: str = ""
     """The program behind the `oci` runtime; the first one found otherwise."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class NodeOptions:
 
 
 def build_agent(client: Client, options: NodeOptions) -> NodeAgent:
-    """The agent of a node."""
+    """Build the agent of a node."""
     root = options.root.resolve()
     registry = options.registry or root / "plugins_registry"
     endpoints = () if options.plugins is None else (options.plugins.resolve(), registry.resolve())
@@ -85,16 +85,16 @@ def build_agent(client: Client, options: NodeOptions) -> NodeAgent:
 
 
 def is_dra_enabled(gates: GateSet) -> bool:
-    """Whether an agent with these gates looks after claims."""
+    """Whether an agent with these gates prepares claims."""
     return gates.is_enabled(_DRA_GATE)
 
 
 def build_runtime(options: NodeOptions) -> ContainerRuntime:
-    """What runs the containers."""
-    make = _RUNTIMES.get(options.runtime)
-    if make is None:
+    """Build the container runtime."""
+    build = _RUNTIMES.get(options.runtime)
+    if build is None:
         raise InputError(f"there is no runtime `{options.runtime}`; those are {', '.join(_RUNTIMES)}")
-    return make(options)
+    return build(options)
 
 
 def _build_process_runtime(options: NodeOptions) -> ContainerRuntime:

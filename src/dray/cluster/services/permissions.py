@@ -1,9 +1,10 @@
-"""What scheduler, controllers and node agents must be allowed to do, and how to find out whether they are.
+"""The permissions that the scheduler, the controllers and node agents need, and the check that the server
+grants them.
 
-Theory of operation: the tables say every verb on every resource, in the short form of the server's own roles.
-A service asks the server about each before it starts, because a watch that is refused looks like a cluster in
-which nothing happens. Groups that a server does not have need no rights there. The roles in `deploy/` are the
-same tables as manifests.
+Theory of operation: the tables list every verb on every resource, in the short form of the server's own
+roles. A service checks each with an access review before it starts, because a watch that is refused looks
+like a cluster in which nothing happens. API groups that a server does not serve need no permissions. The
+roles in `deploy/` are the same tables as manifests.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dray.errors import DrayError
 from dray.server.auth.authz.policy_rules import parse_rule
 
 LEASE_NAMESPACE: Final = "kube-system"
-"""The namespace of the leases by which one of several leads."""
+"""The namespace of the leases of leader elections."""
 
 _NODE_PREFIX: Final = "system:node:"
 _READ_VERBS: Final = "get,list,watch"
@@ -29,7 +30,7 @@ _EVENT_RULE: Final = "create,patch: events events.events.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class ServicePermissions:
-    """What one service needs: in the whole cluster, and in the namespace of the leases."""
+    """What one service needs: in the whole cluster, and in some namespaces."""
 
     service: str
     rules: tuple[str, ...]
@@ -37,11 +38,11 @@ class ServicePermissions:
     namespaced_rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What it needs in some namespaces only."""
     node: str = ""
-    """The node it works for; a node is allowed by being that node, and needs no roles."""
+    """The node it works for; the node authorizer allows a node its requests, and it needs no roles."""
 
     @property
     def election_rules(self) -> tuple[str, ...]:
-        """What it takes to lead."""
+        """The rules for leader election."""
         return (
             "create: leases.coordination.k8s.io",
             f"get,update,patch: leases.coordination.k8s.io [{self.lease_name}]",
@@ -56,7 +57,7 @@ SCHEDULER_PERMISSIONS: Final = ServicePermissions(
         " devicetaintrules.resource.k8s.io",
         f"{_READ_VERBS},patch: resourceclaims.resource.k8s.io",
         f"{_READ_VERBS}: resourceclaims.cdi.k8s.io",
-        # The allocation and who may use it: `binding` is what servers ask for that tell it from the status.
+        # Allocation and reservations: some servers check `binding` apart from the status.
         "update,patch: resourceclaims.resource.k8s.io/status resourceclaims.resource.k8s.io/binding",
         "patch: resourceclaims.cdi.k8s.io/status resourceclaims.cdi.k8s.io/binding",
         "create: pods/binding",
@@ -75,10 +76,10 @@ CONTROLLER_PERMISSIONS: Final = ServicePermissions(
         "patch: devicetaintrules.resource.k8s.io/status",
         f"{_READ_VERBS},create,patch,delete: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",
         "patch: resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status",
-        # Claims are born with the finalizer that keeps them while they have devices.
+        # Claims are created with the finalizer that keeps them while they have devices.
         "update,patch: resourceclaims.resource.k8s.io/binding resourceclaims.cdi.k8s.io/binding",
         "patch: pods/status",
-        # Claims are deleted before the pods they belong to; some servers ask whether their maker may say so.
+        # Claims block the deletion of their owner; some servers check that with this permission.
         "update: pods/finalizers",
         _EVENT_RULE,
     ),
@@ -94,16 +95,16 @@ NODE_PERMISSIONS: Final = ServicePermissions(
         "patch: nodes/status",
         "get: configmaps secrets",
         "get: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",
-        # Those of drivers that have gone without a word.
+        # The slices of drivers that did not unregister.
         "list,deletecollection: resourceslices.resource.k8s.io",
         "get,list,create,delete: preparations.dray.dev",
-        # Whether the one who asks for logs may.
+        # Whether the user who reads logs may do so.
         "create: subjectaccessreviews.authorization.k8s.io",
         _EVENT_RULE,
     ),
     namespaced_rules=(("kube-node-lease", ("create,patch: leases.coordination.k8s.io",)),),
 )
-"""What an agent needs that does not work under the name of its node."""
+"""What an agent needs whose user is not its node."""
 
 UPKEEP_RULES: Final = (
     f"{_READ_VERBS}: namespaces",
@@ -112,11 +113,11 @@ UPKEEP_RULES: Final = (
     f"{_READ_VERBS}: leases.coordination.k8s.io",
     f"{_READ_VERBS},create: serviceaccounts",
 )
-"""What the controllers need besides where they do the work of `kube-controller-manager`, too."""
+"""What the controllers need in addition where they replace `kube-controller-manager`."""
 
 
 class RequiredAccess(NamedTuple):
-    """One verb on one thing."""
+    """One verb on one resource."""
 
     verb: str
     group: str
@@ -126,23 +127,23 @@ class RequiredAccess(NamedTuple):
 
     @property
     def resource_name(self) -> str:
-        """The resource as roles of this project name it: `pods/status`, `leases.coordination.k8s.io`."""
+        """The resource in the notation of the rules: `pods/status`, `leases.coordination.k8s.io`."""
         plural, slash, part = self.resource.partition("/")
         whole = f"{plural}.{self.group}" if self.group else plural
         return whole + slash + part
 
 
 class MissingPermissionsError(DrayError):
-    """The server does not let a service do its work."""
+    """The server does not permit a service its work."""
 
 
 def expand_rules(rules: Sequence[str], namespace: str = "") -> Iterator[RequiredAccess]:
-    """The rules taken apart."""
+    """Expand rules into single verbs on single resources."""
     for text in rules:
         verbs, _, what = text.partition(": ")
         what, _, _ = what.partition("[")
-        for place in what.split():
-            rule = parse_rule(f"{verbs}: {place}")
+        for resources in what.split():
+            rule = parse_rule(f"{verbs}: {resources}")
             names = sorted(parse_rule(text).names) or [""]
             for verb in verbs.split(","):
                 (group,), (resource,) = rule.groups, rule.resources
@@ -156,13 +157,13 @@ async def check_permissions(
     if permissions.node and await _is_node(rest_client, permissions.node):
         return
     groups = await _list_served_groups(rest_client)
-    asked = [want for want in expand_rules(permissions.rules) if want.group in groups]
+    required = [access for access in expand_rules(permissions.rules) if access.group in groups]
     for namespace, rules in permissions.namespaced_rules:
-        asked += expand_rules(rules, namespace)
+        required += expand_rules(rules, namespace)
     if leader_elect:
-        asked += expand_rules(permissions.election_rules, LEASE_NAMESPACE)
-    allowed = await asyncio.gather(*(_is_allowed(rest_client, want) for want in asked))
-    refused = [want for want, yes in zip(asked, allowed, strict=True) if not yes]
+        required += expand_rules(permissions.election_rules, LEASE_NAMESPACE)
+    allowed = await asyncio.gather(*(_is_allowed(rest_client, access) for access in required))
+    refused = [access for access, granted in zip(required, allowed, strict=True) if not granted]
     if refused:
         who = await _read_username(rest_client)
         raise MissingPermissionsError(
@@ -172,11 +173,11 @@ async def check_permissions(
 
 
 def _describe_missing(refused: Sequence[RequiredAccess]) -> str:
-    """Verbs by resource."""
+    """Describe the missing verbs by resource."""
     verbs: dict[str, list[str]] = {}
-    for want in refused:
-        thing = f"`{want.resource_name}`" + (f" in {want.namespace}" if want.namespace else "")
-        verbs.setdefault(thing, []).append(want.verb)
+    for access in refused:
+        thing = f"`{access.resource_name}`" + (f" in {access.namespace}" if access.namespace else "")
+        verbs.setdefault(thing, []).append(access.verb)
     return "; ".join(f"{', '.join(dict.fromkeys(words))} {thing}" for thing, words in verbs.items())
 
 
@@ -202,7 +203,7 @@ async def _is_allowed(rest_client: RestClient, access: RequiredAccess) -> bool:
 
 
 async def _is_node(rest_client: RestClient, node: str) -> bool:
-    """Whether the server takes us for this node; to be another one is no use."""
+    """Whether the server authenticates us as this node; as another one is an error."""
     name = await _read_username(rest_client)
     known = name.removeprefix(_NODE_PREFIX)
     if name.startswith(_NODE_PREFIX) and known != node:

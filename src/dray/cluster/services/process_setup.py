@@ -1,4 +1,4 @@
-"""What every service does as a process: it ends when it is told to, and spares what lasts as long as itself.
+"""Process setup of services: stop signals and the garbage collector.
 
 Rules for this file: it imports no service, so that each process loads only what it runs.
 """
@@ -12,13 +12,13 @@ import signal
 from typing import Final
 
 _REPEATED_SIGNAL_SECONDS: Final = 1.0
-"""Two signals that come closer to each other are one wish, passed on by somebody in between."""
+"""Signals within this time are one request to stop, forwarded by a parent process."""
 GC_THRESHOLDS: Final = (10_000, 20, 50)
-"""After how many new objects garbage is looked for among the newest, and how often among older ones."""
+"""After how many new objects the collector runs on the youngest generation, and how often on older ones."""
 
 
 def install_stop_signals() -> asyncio.Event:
-    """Set when somebody interrupts or ends this process; who does so again does not want to wait for it."""
+    """Return an event that SIGINT and SIGTERM set; a second, later signal ends the process at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     first: list[float] = []
@@ -36,10 +36,10 @@ def install_stop_signals() -> asyncio.Event:
 
 
 def freeze_garbage_collector() -> None:
-    """Tell Python's collector of garbage not to look through what stays for as long as the process.
+    """Exclude the objects that exist now from Python's garbage collection.
 
-    To look through all of it holds every request up for some 80 milliseconds, and finds nothing. What comes
-    after is looked through in larger portions: requests leave hardly any cycles behind.
+    To scan all of them blocks every request for some 80 milliseconds, and finds nothing. Later objects are
+    scanned in larger portions: requests leave hardly any cycles behind.
     """
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,8 +1,9 @@
-"""A scheduler or the controllers as a process of their own, beside any Kubernetes API server.
+"""Runs the scheduler, the controllers or a node agent as a process of its own, beside any Kubernetes API
+server.
 
-Theory of operation: what would keep the service from ever working is found before it starts and told in a
-line: a server that does not answer, credentials it does not take, rights that are missing. Afterwards a
-server that goes away is waited for, and so is leadership that somebody else took.
+Theory of operation: what would keep the service from ever working is found before it starts and reported in a
+line: a server that does not respond, credentials it does not accept, missing permissions. Afterwards the
+service waits for a server that goes away, and for leadership that another process has.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dray.telemetry.endpoint import serve_telemetry
 
 @dataclass(frozen=True)
 class StandaloneOptions:
-    """Which server a service works for, how fast it may ask, and where it tells how it is."""
+    """The server a service works for, its rate limit, and the address of its metrics."""
 
     client_config: ClientConfig
     permissions: ServicePermissions
@@ -38,7 +39,7 @@ class StandaloneOptions:
 
 @dataclass(frozen=True)
 class StartedService:
-    """What a service that was started has to say."""
+    """The server, its version and the metrics address of a started service."""
 
     server: str
     version: str
@@ -50,11 +51,11 @@ async def run_standalone(
     build_service: Callable[[Client], RunnableService],
     on_started: Callable[[StartedService], None],
 ) -> None:
-    """Run a service until somebody interrupts; raises when it cannot begin."""
+    """Run a service until interrupted; raise when it cannot start."""
     stop = install_stop_signals()
     transport = HttpTransport(options.client_config)
-    habits = ClientOptions(field_manager=f"dray-{options.permissions.service}", qps=options.qps)
-    client = Client(transport, habits)
+    client_options = ClientOptions(field_manager=f"dray-{options.permissions.service}", qps=options.qps)
+    client = Client(transport, client_options)
     try:
         version = await _check_server(transport, options)
         service = build_service(client)
@@ -69,21 +70,21 @@ async def run_standalone(
 
 
 def _check_ready(service: RunnableService, options: StandaloneOptions) -> str | None:
-    """Why a service is not ready; one that may be standing by is as ready as it should be."""
-    return None if service.ready.is_set() or options.leader_elect else "still reading what there is"
+    """Return why a service is not ready; one that may be on standby counts as ready."""
+    return None if service.ready.is_set() or options.leader_elect else "the informers are not synced yet"
 
 
 async def _check_server(transport: Transport, options: StandaloneOptions) -> str:
-    """The version of the server; raises when there is no use in beginning."""
-    caller = RestClient(
+    """Return the version of the server; raise when the service cannot work with it."""
+    rest_client = RestClient(
         transport, ClientOptions(field_manager=f"dray-{options.permissions.service}", max_attempts=2)
     )
     try:
-        reply = await caller.call(TransportRequest("GET", "/version"), timeout=10.0)
-        await check_permissions(caller, options.permissions, leader_elect=options.leader_elect)
-    except ServerUnreachableError as silent:
+        reply = await rest_client.call(TransportRequest("GET", "/version"), timeout=10.0)
+        await check_permissions(rest_client, options.permissions, leader_elect=options.leader_elect)
+    except ServerUnreachableError as unreachable:
         raise InputError(
-            f"{silent}; is the server that `{options.client_config.source}` names running?"
+            f"{unreachable}; is the server that `{options.client_config.source}` names running?"
         ) from None
     except UnauthorizedError:
         raise InputError(
@@ -101,12 +102,12 @@ def _parse_version(body: bytes) -> str:
 
 
 async def _run_until_stopped(service: RunnableService, stop: asyncio.Event) -> None:
-    """Run a service until it ends or somebody wants it to."""
-    freezing = asyncio.create_task(_freeze_when_ready(service))
+    """Run a service until it ends or is asked to stop."""
+    freeze_task = asyncio.create_task(_freeze_when_ready(service))
     try:
         await wait_for_first(service.run(), stop.wait())
     finally:
-        await cancel_and_wait(freezing)
+        await cancel_and_wait(freeze_task)
 
 
 async def _freeze_when_ready(service: RunnableService) -> None:

@@ -1,8 +1,8 @@
-"""Services of one process that come back when they fall over.
+"""The supervisor of services in one process: restarts a service that fails.
 
-Theory of operation: a service handles what goes wrong with single objects itself, and waits for servers and
-for leadership. What still comes out of it is a fault of ours, and no reason to take the whole cluster down.
-It is said, and the service starts afresh from what the server knows, after a wait that grows.
+Theory of operation: a service handles failures about single objects itself, and waits for servers and for
+leadership. An exception that still leaves it is a bug in dray, and no reason to take the whole cluster down.
+The supervisor logs it and starts the service anew from the state on the server, after a growing backoff.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dray.telemetry.metrics import MetricsRegistry
 
 
 class RunnableService(Protocol):
-    """Something that works on a cluster until it is cancelled."""
+    """A service that works on a cluster until it is cancelled."""
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set when it has seen everything and works."""
+        """Set when its informers are synced and it works."""
         ...
 
     @property
     def metrics(self) -> MetricsRegistry:
-        """Its numbers."""
+        """Its metrics."""
         ...
 
     async def run(self) -> None:
@@ -37,7 +37,7 @@ class RunnableService(Protocol):
 
 
 class SupervisedService:
-    """One service that is made anew whenever it ends."""
+    """One service that is built anew whenever it ends."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class SupervisedService:
     ) -> None:
         self.name = name
         self.node = node
-        """The node it works for; empty for those of the whole cluster."""
+        """The node it works for; empty for services of the whole cluster."""
         self._after = after
-        """Who has to work first."""
+        """The service that has to be ready first."""
         self._build_service = build_service
         self._log = log
         self._backoff = Backoff(time_source or TimeSource(), initial=0.5, maximum=30.0)
@@ -62,7 +62,7 @@ class SupervisedService:
         """Set when it works for the first time."""
 
     def collect(self) -> Iterable[Metric]:
-        """The numbers of the service as it is now, for the Prometheus client."""
+        """Collect the metrics of the current instance, for the Prometheus client."""
         return self._service.metrics.collect()
 
     async def run(self) -> None:
@@ -70,18 +70,18 @@ class SupervisedService:
         if self._after is not None:
             await self._after.ready.wait()
         while True:
-            announcing = asyncio.create_task(self._announce(self._service))
+            ready_watcher = asyncio.create_task(self._announce(self._service))
             try:
                 await self._service.run()
                 self._log.warning("a service ended; it starts again", service=self.name)
-            except Exception as broken:  # whatever it is, the others go on
+            except Exception as error:  # whatever it is, the other services go on
                 if _is_cancelled():
-                    # It failed on its way down, and took the wish that it ends with it.
-                    self._log.error("a service failed while it stopped", service=self.name, error=broken)
+                    # It failed during cancellation, which would otherwise be lost.
+                    self._log.error("a service failed while it stopped", service=self.name, error=error)
                     return
-                self._log.error("a service failed; it starts again", service=self.name, error=broken)
+                self._log.error("a service failed; it starts again", service=self.name, error=error)
             finally:
-                announcing.cancel()
+                ready_watcher.cancel()
             await self._backoff.wait()
             self._service = self._build_service()
 
@@ -91,26 +91,26 @@ class SupervisedService:
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody has cancelled us."""
+    """Whether the current task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 class PerNodeMetrics:
-    """The numbers of services that are there once for each node, told apart by the label `node`."""
+    """The metrics of services that exist once per node, with the label `node`."""
 
     def __init__(self, services: Sequence[SupervisedService]) -> None:
         self._services = services
 
     def collect(self) -> Iterable[Metric]:
-        """Every number once, with a sample for each node."""
+        """Collect every metric once, with a sample for each node."""
         found: dict[str, Metric] = {}
         for service in self._services:
             for metric in service.collect():
-                whole = found.setdefault(
+                merged = found.setdefault(
                     metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit)
                 )
-                whole.samples += [
+                merged.samples += [
                     sample._replace(labels={**sample.labels, "node": service.node})
                     for sample in metric.samples
                 ]

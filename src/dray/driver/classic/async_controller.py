@@ -37,7 +37,7 @@ MEASURES: Final = numbers.build_metric_table(
     MetricDefinition(
         CALLS,
         MetricType.COUNTER,
-        "Calls of the author's methods, by which one and how it ended (ok, unavailable, error)",
+        "Calls of the author's methods, by method and result (ok, unavailable, error)",
         ("driver", "method", "result"),
     ),
     MetricDefinition(

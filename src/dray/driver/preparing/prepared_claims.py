@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -170,7 +169,7 @@ class PreparedClaimStore:
         It was if nobody reserves the claim any more, and it was not if there is a new consumer. When only
         earlier consumers reserve it, one of them may need it again: then the time since decides.
         """
-        unprepared = self._read_unprepared(uid)
+        unprepared = self._read_unprepared_file(self._get_unprepared_path(uid))
         if unprepared is None or unprepared.boot_id != self.boot_id:
             return False
         if not consumers:
@@ -190,7 +189,7 @@ class PreparedClaimStore:
         self.fail_point(FailPoints.BEFORE_WORK)
         if reserved_by_pods and self.is_late_call(record.uid, record.consumers, now):
             raise PrepareRefusedError(_explain_late_call(record))
-        with self._lock_exclusively():
+        with FileLock.acquire(self._lock_path):
             self._check_devices_free(record)
             self._write_record(record, Durability.POWER_LOSS)
         remove_file(self._get_unprepared_path(record.uid), Durability.THIS_BOOT)
@@ -262,7 +261,7 @@ class PreparedClaimStore:
 
         A damaged record is set aside and its claim counts as begun: the next call prepares or unprepares it.
         """
-        with self._lock_exclusively():
+        with FileLock.acquire(self._lock_path):
             repairs = [*self._set_aside_damaged()]
             records = self.list_records()
             owned = {record.uid for record in records.values() if self._may_keep_cdi_file(record)}
@@ -354,21 +353,12 @@ class PreparedClaimStore:
         except msgspec.DecodeError as broken:
             raise CorruptFileError(f"`{path}` is no record of a prepared claim: {broken}") from None
 
-    def _read_unprepared(self, uid: str) -> UnpreparedClaimRecord | None:
-        return self._read_unprepared_file(self._get_unprepared_path(uid))
-
     def _read_unprepared_file(self, path: Path) -> UnpreparedClaimRecord | None:
         try:
             found = _UNPREPARED_FILE.read(path)
             return None if found is None else msgspec.json.decode(found[1], type=UnpreparedClaimRecord)
         except (CorruptFileError, UnsupportedVersionError, msgspec.DecodeError):
             return None  # at worst a late call is not recognised
-
-    @contextmanager
-    def _lock_exclusively(self) -> Iterator[None]:
-        """Exclude every other process and thread that begins a claim."""
-        with FileLock.acquire(self._lock_path):
-            yield
 
 
 def _explain_late_call(record: PreparedClaimRecord) -> str:

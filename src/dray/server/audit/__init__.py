@@ -1,7 +1,7 @@
-"""The audit log: who asked for what, when, and what was decided, in lines that cannot be changed unnoticed.
+"""The audit log: who requested what, when, and what was decided, in a hash chain of lines.
 
-Contents of objects never stand here, only their hashes, and of secrets not even those; what the log cannot
-take is not carried out. The server writes it, and `dray doctor audit` reads it.
+A line has hashes of object contents, never the contents, and for secrets not even hashes. A change that
+cannot be logged is refused. The server writes the log, and `dray doctor audit` verifies it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a line of the audit log says.
+"""Audit events: the lines of the audit log.
 
-A write leaves two lines: a short one before it is carried out (`build_received_event`) and a whole one before
-it is answered (`build_complete_event`). A refusal leaves the whole one. Reads that are allowed leave none.
-What the server does by itself leaves one before it is done (`inside`). What an admission webhook wants to
-have on record has one of its own, with the id of the request (`build_annotation_event`).
+A write leaves two lines: a short one before it is carried out (`build_received_event`) and a full one before
+it is answered (`build_complete_event`). A refusal leaves the full one. Reads that are allowed leave none. A
+change by the server itself leaves one before it happens (`build_internal_event`). Annotations of admission
+webhooks have a line of their own, with the id of the request (`build_annotation_event`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NON_RESOURCE_WRITES = frozenset({"post", "put", "patch", "delete"})
 REVIEW_RESOURCES = frozenset(
     {"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
 )
-"""Resources that are only asked with `create`; nothing is written by it."""
+"""Resources that are only posted to ask a question; nothing is stored."""
 
 
 class AuditOutcome(msgspec.Struct, frozen=True):
@@ -37,12 +37,12 @@ class AuditOutcome(msgspec.Struct, frozen=True):
     reason: str = ""
     decision: str = ""
     name: str = ""
-    """The name of the object, when the request did not say it."""
+    """The name of the object, when the request did not have it."""
     body: bytes = b""
 
 
 class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line, as it is written behind its number and the hash of the line before."""
+    """One line, as it is written after its number and the hash of the previous line."""
 
     event: str
     time: str
@@ -72,22 +72,17 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_write(call: ApiCall) -> bool:
-    """Whether a call may change something; reviews are only questions."""
+    """Return whether a call may change something; reviews do not."""
     if call.is_resource:
         return call.verb in WRITE_VERBS and call.plural not in REVIEW_RESOURCES
     return call.verb in _NON_RESOURCE_WRITES
 
 
-def format_event_time(moment: datetime) -> str:
-    """A time in UTC to the microsecond."""
-    return format_micro_timestamp(moment)
-
-
 def build_received_event(request: ApiRequest, now: datetime) -> AuditEvent:
-    """The line that is written before a change is carried out."""
+    """Build the line that is written before a change is carried out."""
     return AuditEvent(
         event="received",
-        time=format_event_time(now),
+        time=format_micro_timestamp(now),
         id=redact(request.audit_id),
         user=redact(request.user.name),
         source=request.source,
@@ -97,12 +92,12 @@ def build_received_event(request: ApiRequest, now: datetime) -> AuditEvent:
 
 
 def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: datetime) -> AuditEvent:
-    """The line that is written before an answer is given."""
+    """Build the line that is written before a response is sent."""
     call = request.call
     secret = has_secret_body(call)
     return AuditEvent(
         event="complete",
-        time=format_event_time(now),
+        time=format_micro_timestamp(now),
         id=redact(request.audit_id),
         user=redact(request.user.name),
         groups=tuple(map(redact, request.user.groups)),
@@ -127,10 +122,10 @@ def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: dateti
 
 
 def build_internal_event(change: ObjectChange, now: datetime) -> AuditEvent:
-    """The line of a change that no client asked for."""
+    """Build the line of a change that the server makes by itself."""
     return AuditEvent(
         event="inside",
-        time=format_event_time(now),
+        time=format_micro_timestamp(now),
         user=change.request.user.name,
         agent=change.request.headers.get("user-agent", ""),
         verb=change.operation,
@@ -143,11 +138,13 @@ def build_internal_event(change: ObjectChange, now: datetime) -> AuditEvent:
 
 
 def build_annotation_event(audit_id: str, annotations: Mapping[str, str], now: datetime) -> AuditEvent:
-    """The line of what webhooks want to have on record about a request."""
-    told = {redact(name): redact(value) for name, value in annotations.items()}
-    return AuditEvent(event="annotated", time=format_event_time(now), id=redact(audit_id), annotations=told)
+    """Build the line of the audit annotations of webhooks for a request."""
+    redacted = {redact(name): redact(value) for name, value in annotations.items()}
+    return AuditEvent(
+        event="annotated", time=format_micro_timestamp(now), id=redact(audit_id), annotations=redacted
+    )
 
 
 def hash_body(body: bytes) -> str:
-    """The hash of a body, or nothing when there is none."""
+    """Return the hash of a body; empty when there is none."""
     return f"sha256:{hashlib.sha256(body).hexdigest()}" if body else ""

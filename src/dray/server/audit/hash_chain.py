@@ -1,15 +1,15 @@
-"""A chain of lines: each carries a number and the hash of the line before it.
+"""The hash chain of the audit log: each line has a number and the hash of the previous line.
 
 Theory of operation: a line is one JSON object. It begins with `sequence`, which counts up by one, and
-`previous`, the SHA-256 of the line before without its newline; the first line of all names sixty-four zeros.
-So a line that is changed, taken out or moved is noticed at the line behind it. A crash may leave the last
-line torn. The next start closes it with a newline and writes a line that names the hash of the torn bytes, so
-that a torn line is told from one that was tampered with; the chain goes on from the last whole line.
+`previous`, the SHA-256 of the previous line without its newline; the first line of all has sixty-four zeros.
+So a line that is changed, removed or moved is noticed at the next line. A crash may leave the last line torn.
+The next start closes it with a newline and writes a line with the hash of the torn bytes, which tells a torn
+line from a manipulated one; the chain continues from the last intact line.
 
-What a chain cannot show by itself: that its end was cut off, or that all of it was written anew. For that,
-the hash of a line must be kept somewhere else, and asked for.
+A chain alone cannot show that its end was cut off, or that all of it was rewritten. For that, the hash of a
+line must be stored elsewhere, and verified.
 
-Rules for this file: no files here, only lines.
+This module handles lines, not files.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from dray.api.json_text import read_json
 from dray.errors import DecodeError
 
 GENESIS_HASH = "0" * 64
-"""What the first line of all says the line before it was."""
+"""The previous hash of the very first line."""
 
 REPAIRED_EVENT = "repaired"
 MAX_LINE_BYTES = 1 << 20
-"""No line is longer; what is, was not written by us."""
+"""No line is longer; a longer one was not written by dray."""
 
 MAX_FINDINGS = 100
 
 
 def hash_line(line: bytes) -> str:
-    """The hash of a line without its newline."""
+    """Hash a line without its newline."""
     return hashlib.sha256(line).hexdigest()
 
 
 def format_chained_line(body: bytes, sequence: int, previous: str) -> bytes:
-    """A JSON object as a line of the chain."""
+    """Format a JSON object as a line of the chain."""
     rest = body[1:] if body == b"{}" else b"," + body[1:]
     return b'{"sequence":%d,"previous":"%s"%s' % (sequence, previous.encode(), rest)
 
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """What the chain needs of a line."""
+    """The number and the previous hash of a line."""
 
     sequence: int
     previous: str
@@ -53,7 +53,7 @@ class ChainLink:
 
     @classmethod
     def parse(cls, line: bytes) -> ChainLink | None:
-        """A line as a link; None when it is not one."""
+        """Parse a line; None when it is not one of the chain."""
         if len(line) > MAX_LINE_BYTES:
             return None
         try:
@@ -70,7 +70,7 @@ class ChainLink:
 
 @dataclass(frozen=True, slots=True)
 class ChainFinding:
-    """Something about a log that somebody should know; `broken` when it cannot have happened by accident."""
+    """A finding about a log; `broken` when it cannot be the result of a crash."""
 
     location: str
     text: str
@@ -82,7 +82,7 @@ class ChainFinding:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """What a walk along the chain has shown."""
+    """The result of the verification of a chain."""
 
     lines: int
     first: int
@@ -97,22 +97,22 @@ class ChainReport:
 
 @dataclass
 class ChainVerifier:
-    """A walk along the chain, line by line."""
+    """Verifies a chain line by line."""
 
     lines: int = 0
     first: int = 0
     last: int = 0
     head: str = GENESIS_HASH
     found_hashes: set[str] = field(default_factory=set)
-    """The hashes somebody asked for that were found."""
+    """The expected hashes that were found."""
     expected_hashes: frozenset[str] = frozenset()
     findings: list[ChainFinding] = field(default_factory=list)
     _location: str = ""
     _torn: tuple[str, bytes] | None = None
-    """Where lines are that are none, and what they say, until the next line explains them."""
+    """Invalid lines and their locations, until the next line explains them."""
 
     def verify_line(self, line: bytes, location: str) -> None:
-        """Look at the next line."""
+        """Verify the next line."""
         link = ChainLink.parse(line)
         if link is None:
             self._torn = (
@@ -127,7 +127,7 @@ class ChainVerifier:
             self.found_hashes.add(self.head)
 
     def finish(self) -> ChainReport:
-        """What the walk has shown."""
+        """Return the result."""
         if self._torn is not None:
             place, _ = self._torn
             self._add_finding(
@@ -177,7 +177,7 @@ def _describe_gap(last: int, sequence: int) -> str:
 def verify_lines(
     lines: Iterable[tuple[bytes, str]], expected_hashes: frozenset[str] = frozenset()
 ) -> ChainReport:
-    """Walk along lines with their places."""
+    """Verify lines with their locations."""
     steps = ChainVerifier(expected_hashes=expected_hashes)
     for line, place in lines:
         steps.verify_line(line, place)

@@ -1,18 +1,18 @@
 """The audit log of a running server.
 
-Theory of operation: `record_received` is awaited before a write is carried out and returns when its line is
-with the operating system, so whatever happens to this process, no change is in the store without a line that
-says who asked for it. `record_complete` is awaited before the answer goes out: what was acknowledged has its
-outcome in the log. To hand a few hundred bytes to the operating system takes microseconds, far less than to
-wake a thread or only another task, so a line is simply written. When that took long a few times (a disk that
-is choked by others), lines are queued and a thread writes them in batches for a while, and the event loop
-goes on. The disk itself has the lines at the latest after `sync_interval`.
+Theory of operation: `record_received` is awaited before a write is carried out and returns when its line has
+been passed to the operating system, so whatever happens to this process, no change is in the store without a
+line that names its user. `record_complete` is awaited before the response is sent: what was acknowledged has
+its outcome in the log. Passing a few hundred bytes to the operating system takes microseconds, far less than
+waking a thread or another task, so a line is written directly. When that was slow a few times (a busy disk),
+lines are queued for a while and a thread writes them in batches, so that the event loop is not blocked. Lines
+are synced to the disk at the latest after `sync_interval`.
 
-When the log cannot be written (a full disk, a file system gone read-only), writes are refused with 503 before
-anything is changed and reads go on; the server can be seen to be unready. Whoever prefers service to proof
-chooses `WhenStuck.COUNT`: lines that find no room are dropped, and counted in a line of their own afterwards.
+When the log cannot be written (a full disk, a read-only file system), writes are refused with 503 before
+anything is changed, reads go on, and the server reports itself unready. `AuditFailurePolicy.COUNT` prefers
+availability: lines that cannot be queued are dropped, and counted in a line of their own afterwards.
 
-Rules for this file: one batch is on its way at a time, in the event loop or in a thread, never in both.
+One batch is written at a time, in the event loop or in a thread, never in both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.clock import Clock
+from dray.clock import Clock, format_micro_timestamp
 from dray.server.admission.change import ObjectChange
 from dray.server.audit.events import (
     DENIAL_CODES,
@@ -39,7 +39,6 @@ from dray.server.audit.events import (
     build_complete_event,
     build_internal_event,
     build_received_event,
-    format_event_time,
     is_write,
 )
 from dray.server.audit.log_file import AuditLogFile
@@ -52,17 +51,17 @@ SLOW_WRITES = 3
 OFFLOAD_SECONDS = 10.0
 """When writes took longer, so many times within these seconds, a thread writes for so many more.
 
-Once is no sign: on a busy machine a process is set aside for a while at any place.
+Once is no sign: on a busy machine a process may be suspended anywhere.
 """
 MAX_DENIALS_PER_SECOND = 20
-"""More denials than these are counted and not written, or strangers could push the past out of the log."""
+"""Further denials are counted and not written, or strangers could rotate older lines out of the log."""
 _MISSING_EVENTS = ("dropped", "withheld")
-_MISSING_NOTES = ("lines found no room", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
+_MISSING_NOTES = ("lines did not fit into the queue", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
 _ENCODER = msgspec.json.Encoder()
 
 
 class AuditFailurePolicy(Enum):
-    """What becomes of writes while the log cannot be written."""
+    """What happens to writes while the log cannot be written."""
 
     REFUSE = "refuse"
     COUNT = "count"
@@ -70,7 +69,7 @@ class AuditFailurePolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """How much the log may take, and what happens when it cannot be written."""
+    """Limits of the log, and what happens when it cannot be written."""
 
     max_bytes: int = 64 << 20
     max_backups: int = 16
@@ -87,7 +86,7 @@ class _QueuedLine(NamedTuple):
 
 
 class AuditLog:
-    """The log, while the server runs."""
+    """The audit log of a running server."""
 
     def __init__(self, path: Path, clock: Clock, options: AuditOptions = AuditOptions()) -> None:  # noqa: B008
         self.path, self._clock, self._options = path, clock, options
@@ -104,7 +103,7 @@ class AuditLog:
         self._current_second = self._denied_this_second = 0
 
     def open(self) -> None:
-        """Open the file, repair what a crash left, and begin; an `InputError` when that fails."""
+        """Open the file, repair what a crash left, and start; raises `InputError`."""
         self._loop = asyncio.get_running_loop()
         self._file = AuditLogFile(
             self.path, max_bytes=self._options.max_bytes, max_backups=self._options.max_backups
@@ -113,7 +112,7 @@ class AuditLog:
         self._enqueue(_QueuedLine(self._encode_event("opened"), None))
 
     async def close(self) -> None:
-        """Write what is left, and end."""
+        """Write what is queued, and close the file."""
         if self._sync_task is None:
             return
         self._sync_task.cancel()
@@ -127,11 +126,11 @@ class AuditLog:
 
     @property
     def head(self) -> str:
-        """The hash of the newest line; kept elsewhere, it proves later that nothing was cut off."""
+        """The hash of the newest line; stored elsewhere, it proves later that nothing was cut off."""
         return self._file.head
 
     async def record_received(self, request: ApiRequest) -> None:
-        """Await this before a write is carried out; a `ApiStatusError` when it would go unaudited."""
+        """Record a write before it is carried out; raises an `ApiStatusError` when it would go unaudited."""
         if is_write(request.call) and self._check_queue():
             line = _ENCODER.encode(build_received_event(request, self._clock.now()))
             if not self._try_write(line):
@@ -140,41 +139,45 @@ class AuditLog:
                 await waiting
 
     async def record_complete(self, request: ApiRequest, outcome: AuditOutcome) -> None:
-        """Await this before a request is answered; writes and denials are noted."""
+        """Record a request before it is answered; only writes and denials leave a line."""
         write, denied = is_write(request.call), outcome.code in DENIAL_CODES
         if not (write or denied) or (denied and self._is_denial_flood()):
             return
-        # What was carried out is noted in any case; while stuck nothing new is begun, so that is bounded.
+        # A change that was carried out is recorded in any case; while the log is blocked no new one begins,
+        # so their number is limited.
         certain = write and self._options.failure_policy is AuditFailurePolicy.REFUSE
         if not certain and not self._has_queue_capacity():
             return
         line = _ENCODER.encode(build_complete_event(request, outcome, self._clock.now()))
         if request.has_unique_fields and self._can_write_now():
-            # Whoever asks inside tells nobody outside before the end of this turn of the event loop.
+            # An internal caller reports nothing to clients before the end of this iteration of the event
+            # loop.
             self._defer(line)
             return
         if self._try_write(line):
             return
-        # Only an answer that tells of a change waits: a denial changes nothing.
+        # Only the response to a change waits: a denial changes nothing.
         waiting = self._loop.create_future() if write and outcome.code < 400 else None
         self._enqueue(_QueuedLine(line, waiting))
         if waiting is not None:
             await waiting
 
     def record_internal(self, change: ObjectChange) -> None:
-        """Note a change that the server makes by itself, for example what it collects; never refused."""
+        """Record a change that the server makes by itself, such as garbage collection; never refused."""
         line = _ENCODER.encode(build_internal_event(change, self._clock.now()))
         if not self._try_write(line) and self._has_queue_capacity():
             self._enqueue(_QueuedLine(line, None))
 
     def record_annotations(self, audit_id: str, annotations: Mapping[str, str]) -> None:
-        """Note what webhooks want to have on record about a request; never refused."""
+        """Record the audit annotations of webhooks for a request; never refused."""
         line = _ENCODER.encode(build_annotation_event(audit_id, annotations, self._clock.now()))
         if not self._try_write(line) and self._has_queue_capacity():
             self._enqueue(_QueuedLine(line, None))
 
     def _is_denial_flood(self) -> bool:
-        """Whether so many were denied this second that another line would only push older ones out."""
+        """Return whether so many requests were denied this second that another line would only displace older
+        ones.
+        """
         second = int(self._clock.monotonic())
         if second != self._current_second:
             self._current_second, self._denied_this_second = second, 0
@@ -185,7 +188,9 @@ class AuditLog:
         return True
 
     def _check_queue(self) -> bool:
-        """Whether a line may be queued; a `ApiStatusError` when nothing may happen without one."""
+        """Return whether a line may be queued; raises an `ApiStatusError` when nothing may happen without
+        one.
+        """
         if not self.write_error and len(self._queue) < self._options.max_queued:
             return True
         if self._options.failure_policy is AuditFailurePolicy.REFUSE:
@@ -199,15 +204,15 @@ class AuditLog:
         return False
 
     def _encode_event(self, event: str) -> bytes:
-        return _ENCODER.encode(AuditEvent(event, format_event_time(self._clock.now())))
+        return _ENCODER.encode(AuditEvent(event, format_micro_timestamp(self._clock.now())))
 
     def _try_write(self, line: bytes) -> bool:
-        """Write a line at once, when nothing stands in its way; whether it was written."""
+        """Write a line at once, if possible; returns whether it was written."""
         if not self._can_write_now():
             return False
         if not self._deferred:
             if self._append_lines([line]):
-                return False  # tried again, and told, on the longer way
+                return False  # tried again, and reported, by the queue
             self.written += 1
             return True
         lines, self._deferred = [*self._deferred, line], []
@@ -218,7 +223,7 @@ class AuditLog:
         return True
 
     def _can_write_now(self) -> bool:
-        """Whether nothing stands in the way of a line."""
+        """Return whether a line can be written at once."""
         waits = (
             self._queue or self._busy or self.write_error or self._missing_counts != self._reported_missing
         )
@@ -228,13 +233,13 @@ class AuditLog:
         return self._clock.monotonic() < self._offload_until or self._file.is_full
 
     def _defer(self, line: bytes) -> None:
-        """Write a line with the next one, at the latest at the end of this turn of the event loop."""
+        """Write a line with the next one, at the latest at the end of this iteration of the event loop."""
         self._deferred.append(line)
         if len(self._deferred) == 1:
             self._loop.call_soon(self._flush)
 
     def _enqueue(self, item: _QueuedLine) -> None:
-        """Queue a line until the end of this turn of the event loop."""
+        """Queue a line until the end of this iteration of the event loop."""
         self._queue.append(item)
         if len(self._queue) == 1 and not self.write_error:
             self._loop.call_soon(self._flush)
@@ -246,16 +251,16 @@ class AuditLog:
         if self._busy or not (self._queue or self.write_error):
             return
         items, self._queue = self._queue, []
-        lines, told = [*(item.line for item in items), *self._build_notes()], self._missing_counts
+        lines, counts = [*(item.line for item in items), *self._build_notes()], self._missing_counts
         if self._should_offload():
             self._busy = True
             work = self._loop.run_in_executor(None, self._append_lines, lines)
-            work.add_done_callback(lambda done: self._complete_batch(items, told, done.result()))
+            work.add_done_callback(lambda done: self._complete_batch(items, counts, done.result()))
         else:
-            self._complete_batch(items, told, self._append_lines(lines))
+            self._complete_batch(items, counts, self._append_lines(lines))
 
     def _append_lines(self, lines: list[bytes]) -> str:
-        """Write lines; why that did not work, if it did not. Runs in the event loop or in a thread."""
+        """Write lines; returns the error, if any. Runs in the event loop or in a thread."""
         begun = self._clock.monotonic()
         try:
             self._file.append(lines)
@@ -271,13 +276,13 @@ class AuditLog:
 
     @property
     def _missing_counts(self) -> tuple[int, int]:
-        """How many lines are not there, and why: no room, too many denials."""
+        """Return how many lines are missing: dropped ones, and denials beyond the limit."""
         return self.dropped, self.suppressed
 
     def _complete_batch(
         self, items: list[_QueuedLine], missing_counts: tuple[int, int], write_error: str
     ) -> None:
-        """Wake whoever waits; what could not be written is kept, unless nothing was done yet."""
+        """Wake the waiters; lines that could not be written are kept, unless their change has not begun."""
         self._busy, self.write_error = False, write_error
         refuse = bool(write_error) and self._options.failure_policy is AuditFailurePolicy.REFUSE
         for item in items:
@@ -299,22 +304,24 @@ class AuditLog:
         self._loop.call_later(RETRY_SECONDS, self._flush)
 
     def _build_notes(self) -> list[bytes]:
-        """What the log has to say about itself."""
+        """Build the lines of the log about itself."""
         lines: list[AuditEvent] = []
         for event, before, now, note in zip(
             _MISSING_EVENTS, self._reported_missing, self._missing_counts, _MISSING_NOTES, strict=True
         ):
             if now > before:
                 lines.append(
-                    AuditEvent(event, format_event_time(self._clock.now()), count=now - before, note=note)
+                    AuditEvent(
+                        event, format_micro_timestamp(self._clock.now()), count=now - before, note=note
+                    )
                 )
         if self.write_error:
             note = f"could not be written: {self.write_error}"
-            lines.append(AuditEvent("resumed", format_event_time(self._clock.now()), note=note))
+            lines.append(AuditEvent("resumed", format_micro_timestamp(self._clock.now()), note=note))
         return [_ENCODER.encode(line) for line in lines]
 
     async def _sync_periodically(self) -> None:
-        """Bring what was written to the disk, every now and then."""
+        """Sync the file periodically."""
         synced = 0
         while True:
             await asyncio.sleep(self._options.sync_interval)
@@ -324,7 +331,7 @@ class AuditLog:
 
 
 def _sync_descriptor(file: int) -> None:
-    """Wait for the disk; should it refuse, the next write will meet the same trouble and tell."""
+    """Sync a descriptor; if that fails, the next write meets the same error and reports it."""
     try:
         with contextlib.suppress(OSError):
             os.fdatasync(file)

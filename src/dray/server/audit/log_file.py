@@ -1,11 +1,11 @@
 """The file of the audit log: appended to, rotated, and repaired after a crash.
 
-Theory of operation: a batch of lines is appended in one go. When that fails half-way (the disk is full), the
-file is cut back to where it was, so that either all lines of a batch are there or none. A full file is
-renamed and the chain goes on in a new one. At the start, the end of the newest file tells where the chain
-stands.
+Theory of operation: a batch of lines is appended in one write. When that fails half-way (the disk is full),
+the file is truncated to its former size, so that it has either all lines of a batch or none. A full file is
+renamed and the chain continues in a new one. At the start, the end of the newest file has the head of the
+chain.
 
-Rules for this file: one process at a time, kept by a lock beside the log; synchronous.
+A lock beside the log restricts it to one process; all calls are synchronous.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AuditLogFile:
     """The newest file of a log, open for appending."""
 
     def __init__(self, path: Path, *, max_bytes: int, max_backups: int) -> None:
-        """Open or create the log; whatever a crash left torn is closed and marked."""
+        """Open or create the log; what a crash left torn is closed and marked."""
         self.path = path
         self._max_bytes, self._max_backups = max_bytes, max_backups
         self.sequence, self.head = 0, GENESIS_HASH
@@ -54,7 +54,7 @@ class AuditLogFile:
         self._repair(torn)
 
     def append(self, bodies: Sequence[bytes]) -> None:
-        """Add JSON objects as lines: all of them, or none and an OSError."""
+        """Append JSON objects as lines: all of them, or none and an OSError."""
         if self.is_full:
             self._rotate()
         sequence, head, lines = self.sequence, self.head, []
@@ -72,7 +72,7 @@ class AuditLogFile:
         return self._size >= self._max_bytes
 
     def duplicate_descriptor(self) -> int:
-        """A descriptor of the file for somebody else, who closes it."""
+        """Return a duplicate of the descriptor, which the caller closes."""
         return os.dup(self._file)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class AuditLogFile:
             old.unlink(missing_ok=True)
 
     def _recover(self) -> bytes:
-        """Find where the chain stands; the bytes a crash left behind it."""
+        """Find the head of the chain; returns the bytes a crash left after it."""
         torn = b""
         for path in reversed([*list_rotated_files(self.path), self.path]):
             if not path.exists():
@@ -123,7 +123,7 @@ class AuditLogFile:
         return torn
 
     def _repair(self, torn: bytes) -> None:
-        """Close what a crash left torn, and say so in the chain."""
+        """Close what a crash left torn, and record that in the chain."""
         note = {"event": REPAIRED_EVENT, "torn": hash_line(torn.removesuffix(b"\n")), "bytes": len(torn)}
         try:
             if not ends_with_newline(self.path):

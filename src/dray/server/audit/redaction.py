@@ -1,4 +1,4 @@
-"""What of a request is not written down: values of parameters nobody knows, and bodies that hold secrets."""
+"""Redaction of audit events: values of unknown parameters, and bodies with secrets."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LOGGED_PARAMETERS = frozenset(
         "watch",
     }
 )
-"""The query parameters whose values are written down; of others only the names are."""
+"""The query parameters whose values are logged; of others only the names are."""
 
 SECRET_RESOURCES = frozenset({("", "secrets"), ("authentication.k8s.io", "tokenreviews")})
 
 
 def redact_query(query: Mapping[str, str]) -> dict[str, str]:
-    """Query parameters as they may be written down."""
+    """Return the query parameters without values that must not be logged."""
     return {
         redact(name): redact(value) if name in LOGGED_PARAMETERS else HIDDEN_TEXT
         for name, value in query.items()
@@ -41,8 +41,8 @@ def redact_query(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_secret_body(call: ApiCall) -> bool:
-    """Whether bodies of this call hold what nobody may see, so that not even a hash is written down.
+    """Return whether bodies of this call have secrets, so that not even a hash is logged.
 
-    A hash of little that is unknown can be turned back by trying.
+    A hash of little unknown content can be reversed by trial.
     """
     return (call.group, call.plural) in SECRET_RESOURCES or call.subresource == "token"

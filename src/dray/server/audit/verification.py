@@ -1,4 +1,4 @@
-"""Audit logs as files: which belong together, and whether their chain holds."""
+"""The files of an audit log, and the verification of their chain."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dray.errors import InputError
 from dray.server.audit.hash_chain import MAX_LINE_BYTES, ChainLink, ChainReport, verify_lines
 
 _TAIL_BYTES = 64 * 1024
-"""So much of the end of a file is looked at first for its last line; more when it is not there."""
+"""How many bytes at the end of a file are searched first for its last line."""
 
 
 def build_rotated_path(path: Path, last: int) -> Path:
-    """Where a full file goes: named by its last line, so that names sort like the chain."""
+    """Return the name of a rotated file: it has the number of its last line, so that names sort like the
+    chain.
+    """
     return path.with_name(f"{path.stem}-{last:012d}{path.suffix}")
 
 
 def list_rotated_files(path: Path) -> list[Path]:
-    """The full files of a log, oldest first."""
+    """List the rotated files of a log, oldest first."""
     pattern = re.compile(rf"{re.escape(path.stem)}-\d{{12,}}{re.escape(path.suffix)}")
     names = (other.name for other in path.parent.glob(f"{path.stem}-*{path.suffix}"))
     found = [path.with_name(name) for name in names if pattern.fullmatch(name)]
@@ -27,14 +29,12 @@ def list_rotated_files(path: Path) -> list[Path]:
 
 
 def list_log_files(path: Path) -> list[Path]:
-    """All files of the log at `path`, oldest first."""
+    """List all files of the log at `path`, oldest first."""
     return [*list_rotated_files(path), *([path] if path.exists() else [])]
 
 
 def verify_files(paths: Iterable[Path], expected_hashes: frozenset[str] = frozenset()) -> ChainReport:
-    """Walk along the chain through files, oldest first; `expected_hashes` are hashes that must be found on
-    the way.
-    """
+    """Verify the chain through files, oldest first; `expected_hashes` must be found on the way."""
     return verify_lines(_iter_lines(paths), expected_hashes)
 
 
@@ -51,10 +51,10 @@ def _iter_lines(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
 
 
 def read_last_line(path: Path) -> tuple[bytes | None, bytes]:
-    """The last whole line of a file, and what stands behind it.
+    """Return the last intact line of a file, and the bytes after it.
 
-    A line may lack its newline: no part of a JSON object is one. What is no link of a chain counts as torn,
-    also when it ends in a newline: a disk that lost its power may hold anything there.
+    A line may lack its newline: no part of a JSON object is one. What is no line of the chain counts as torn,
+    also when it ends in a newline: after a loss of power the disk may have anything there.
     """
     with path.open("rb") as file:
         end, size = file.seek(0, 2), _TAIL_BYTES
@@ -62,7 +62,7 @@ def read_last_line(path: Path) -> tuple[bytes | None, bytes]:
             start = max(end - size, 0)
             file.seek(start)
             lines = file.read(end - start).split(b"\n")
-            # Somewhere inside a file, the first line is only the end of one.
+            # In the middle of a file, the first line is only the end of one.
             for place in range(len(lines) - 1, 0 if start else -1, -1):
                 if ChainLink.parse(lines[place]) is not None:
                     return lines[place], b"\n".join(lines[place + 1 :])
@@ -72,6 +72,6 @@ def read_last_line(path: Path) -> tuple[bytes | None, bytes]:
 
 
 def ends_with_newline(path: Path) -> bool:
-    """Whether the next byte would begin a line."""
+    """Return whether the next byte would begin a line."""
     with path.open("rb") as file:
         return file.seek(0, 2) == 0 or (file.seek(-1, 2) >= 0 and file.read(1) == b"\n")

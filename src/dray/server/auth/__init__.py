@@ -1,5 +1,5 @@
-"""Who asks, and what they may do: credentials, roles, and the confinement of nodes and drivers.
+"""Authentication and authorization: credentials, RBAC, the node authorizer, and rules on who may write what.
 
-Nothing here reads requests from the wire or writes objects; it identifies, decides, and says why. The front
-door of the server and the composition root import it.
+It identifies users, decides, and gives reasons. It must not serve HTTP or store objects. The assembly of the
+server and the request cycle import it.
 """

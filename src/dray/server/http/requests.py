@@ -52,6 +52,16 @@ class RequestUser(msgspec.Struct, frozen=True):
             return self.name.removeprefix(NODE_PREFIX) or None
         return None
 
+    def to_document(self) -> dict[str, Any]:
+        """Return the user as `UserInfo`, the form of reviews."""
+        fields: dict[str, Any] = {
+            "username": self.name,
+            "uid": self.uid,
+            "groups": list(self.groups),
+            "extra": {key: list(values) for key, values in self.extra.items()},
+        }
+        return {field: value for field, value in fields.items() if value}
+
 
 ANONYMOUS_USER = RequestUser(ANONYMOUS, (UNAUTHENTICATED,))
 

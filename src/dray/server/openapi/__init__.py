@@ -1,8 +1,7 @@
-"""The OpenAPI documents: what objects look like and which paths there are, for `kubectl explain` and others.
+"""OpenAPI documents: schemas and paths, for `kubectl explain` and other clients.
 
-Everything here is printed from tables: the structs, their descriptions, how lists are merged, and the
-resources of discovery; nothing is stated here for the first time. Only the composition of the server imports
-this package.
+The documents are generated from tables: the structs, their descriptions, the merge rules of lists, and the
+resources of discovery. It must not define any of these itself. Only the assembly of the server imports it.
 """
 
 from dray.server.openapi.documents import OpenApiDocuments

@@ -1,7 +1,7 @@
-"""The OpenAPI documents as answers: an index, one document for each group and version, and the older form.
+"""Responses with OpenAPI documents: an index, one document for each group and version, and version 2.
 
-Theory of operation: nothing is made before somebody asks, and everything is made once. The index names each
-document with a hash of its contents, so a client that asks with the hash may keep the answer for ever.
+Theory of operation: a document is built on the first request and then cached. The index names each document
+with a hash of its contents, so a client that requests it with the hash may cache the response for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _CachedDocument:
 
 
 class OpenApiDocuments:
-    """Answers with OpenAPI documents."""
+    """Answers requests for OpenAPI documents."""
 
     def __init__(self, kinds: Sequence[Kind] = KINDS) -> None:
         self._kinds = kinds
@@ -45,7 +45,7 @@ class OpenApiDocuments:
 
     @cached_property
     def _resources(self) -> Mapping[str, tuple[ApiResource, ...]]:
-        """Resources by the place of their group and version, such as `apis/apps/v1`."""
+        """Resources by the path of their group and version, such as `apis/apps/v1`."""
         return {
             f"apis/{group}/{version}" if group else f"api/{version}": rows
             for (group, version), rows in list_resources(self._kinds).items()
@@ -54,7 +54,7 @@ class OpenApiDocuments:
     def answer(
         self, path: str, accept: str, headers: Mapping[str, str], query: Mapping[str, str] | None = None
     ) -> ApiResponse | None:
-        """The answer for a path of OpenAPI; None when it is none."""
+        """Answer a path of OpenAPI; None for other paths."""
         place = path.rstrip("/")
         if place == V2_PATH:
             return self._answer_v2(accept, headers)
@@ -110,7 +110,7 @@ def _build_headers(page: _CachedDocument, cache_control: str) -> list[tuple[str,
 
 
 def build_document(place: str, resources: Sequence[ApiResource]) -> dict[str, Any]:
-    """The document of one group and version."""
+    """Build the document of one group and version."""
     schemas = SchemaBuilder(resources[0].group, resources[0].version)
     schemas.schemas |= SHARED_SCHEMAS
     names: dict[tuple[str, str, str], str] = {}

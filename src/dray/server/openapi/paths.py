@@ -1,7 +1,7 @@
-"""The paths of a group and version, and the operations on each, from the rows of discovery.
+"""OpenAPI paths of a group and version, and their operations, from the resources of discovery.
 
 Theory of operation: every verb of a resource is an operation on the path of the collection or of one object.
-Tools look for few things in them: the action, the kind, and which query parameters an operation takes.
+Clients look for few things in them: the action, the kind, and the query parameters of an operation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _build_path_parameter(name: str, description: str) -> dict[str, Any]:
 
 _NAMESPACE = _build_path_parameter("namespace", "The namespace of the objects.")
 _NAME = _build_path_parameter("name", "The name of the object.")
-_PRETTY = _build_query_parameter("pretty", "Accepted and ignored; answers are written for programs.")
+_PRETTY = _build_query_parameter("pretty", "Accepted and ignored.")
 _DRY_RUN = _build_query_parameter("dryRun", "`All`: do everything but store the result.")
 _MANAGER = _build_query_parameter("fieldManager", "Who owns the fields that are written.")
 _VALIDATION = _build_query_parameter(
@@ -49,28 +49,28 @@ _FORCE = _build_query_parameter(
     "force", "Take over fields that others own; for server-side apply.", "boolean"
 )
 _CHOOSING = (
-    _build_query_parameter("continue", "Where the last answer of a list ended."),
+    _build_query_parameter("continue", "The continue token of the last page of a list."),
     _build_query_parameter("fieldSelector", "Which objects, by their fields."),
     _build_query_parameter("labelSelector", "Which objects, by their labels."),
     _build_query_parameter("limit", "How many objects at most.", "integer"),
-    _build_query_parameter("resourceVersion", "How new the answer must be, or where a watch begins."),
+    _build_query_parameter(
+        "resourceVersion", "The minimum version of the response, or the start of a watch."
+    ),
     _build_query_parameter(
         "resourceVersionMatch", "`Exact` or `NotOlderThan`: how `resourceVersion` is meant."
     ),
-    _build_query_parameter("sendInitialEvents", "A watch begins with everything there is.", "boolean"),
-    _build_query_parameter("timeoutSeconds", "When the answer ends at the latest.", "integer"),
+    _build_query_parameter("sendInitialEvents", "A watch begins with all existing objects.", "boolean"),
+    _build_query_parameter("timeoutSeconds", "Time-out of the response.", "integer"),
 )
 _LISTING = (
     *_CHOOSING,
-    _build_query_parameter(
-        "allowWatchBookmarks", "A watch tells now and then how far it has come.", "boolean"
-    ),
-    _build_query_parameter("watch", "Do not list; tell changes as they happen.", "boolean"),
+    _build_query_parameter("allowWatchBookmarks", "A watch sends bookmarks with its progress.", "boolean"),
+    _build_query_parameter("watch", "Watch for changes instead of listing.", "boolean"),
 )
 _WRITING = (_DRY_RUN, _MANAGER, _VALIDATION)
 _DELETING = (
     _DRY_RUN,
-    _build_query_parameter("gracePeriodSeconds", "How long the object may take to end.", "integer"),
+    _build_query_parameter("gracePeriodSeconds", "Grace period of the deletion.", "integer"),
     _build_query_parameter("orphanDependents", "No longer used; see `propagationPolicy`.", "boolean"),
     _build_query_parameter(
         "propagationPolicy", "What happens to what it owns: `Background`, `Foreground` or `Orphan`."
@@ -86,7 +86,7 @@ _STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 
 class _Verb(NamedTuple):
-    """How a verb is done: method, action, words for it, parameters, what is sent, whether to a collection."""
+    """A verb: method, action, description, parameters, type of request body, whether on a collection."""
 
     method: str
     action: str
@@ -119,7 +119,7 @@ _VERBS: Mapping[str, _Verb] = MappingProxyType(
 def build_paths(
     place: str, resources: Sequence[ApiResource], schemas: Mapping[tuple[str, str, str], str]
 ) -> Paths:
-    """All paths below a place such as `/apis/apps/v1`; `schemas` names the schema of what each is about."""
+    """Build all paths below a path such as `/apis/apps/v1`; `schemas` names the schema of each resource."""
     listing = _build_response(f"{META}.APIResourceList")
     paths: Paths = {
         f"{place}/": {
@@ -144,7 +144,7 @@ def build_paths(
 
 
 def _iter_paths(place: str, resource: ApiResource) -> Iterator[tuple[str, list[str]]]:
-    """The paths of a resource, and the verbs on each."""
+    """Yield the paths of a resource, and the verbs on each."""
     inside = f"{place}/namespaces/{{namespace}}" if resource.namespaced else place
     verbs = [verb for verb in resource.verbs if verb in _VERBS]
     if resource.subresource:
@@ -187,9 +187,9 @@ def _build_request_body(resource: ApiResource, what: str, schema: str) -> dict[s
     if what == "options":
         return {"content": {"*/*": _build_content(f"{META}.DeleteOptions")}}
     if what == "patch":
-        # Strategic patches are taken for every kind. They are named only where the schema is whole: kubectl
-        # makes a patch from a schema when it can, and without one from its own knowledge, which is better
-        # than half a schema.
+        # Strategic merge patches are accepted for every kind. They are listed only where the schema is
+        # complete: kubectl builds a patch from a schema when it can, and else from its built-in types, which
+        # are better than half a schema.
         whole = resource.kind is not None and not resource.kind.open
         forms = (*_PATCHES, _STRATEGIC) if whole else _PATCHES
         return {"content": {form: _build_content(f"{META}.Patch") for form in forms}, "required": True}
@@ -208,6 +208,6 @@ _UNAUTHORIZED: Final = {"description": "Unauthorized"}
 
 
 def _to_camel_case(path: str) -> str:
-    """A path as a word: `/apis/apps/v1/{name}` is `AppsV1Name`."""
+    """Return a path in camel case: `/apis/apps/v1/{name}` is `AppsV1Name`."""
     parts = path.replace("{", "").replace("}", "").replace(".", "/").split("/")
     return "".join(part[:1].upper() + part[1:] for part in parts if part not in ("", "api", "apis"))

@@ -1,8 +1,8 @@
-"""Schemas of the structs: types, descriptions, and how lists and maps are merged.
+"""Schemas of the structs: types, descriptions, and merge rules of lists and maps.
 
-Theory of operation: a struct is walked once beside the tree of its kind's merge rules; each struct below it
-becomes a schema of its own that others refer to. Open kinds say that they keep what they do not describe. The
-first walk of a struct decides: the same struct has the same rules wherever it stands.
+Theory of operation: the builder walks a struct together with the merge rules of its kind; each nested struct
+becomes a schema of its own that others refer to. Open kinds preserve unknown fields. The first visit of a
+struct decides: the same struct has the same rules everywhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANY_OBJECT: Final[Schema] = {"type": "object", PRESERVE_UNKNOWN: True}
 
 
 class SchemaBuilder:
-    """The schemas of one group and version, collected while its kinds are walked."""
+    """Collects the schemas of one group and version."""
 
     def __init__(self, group: str, version: str) -> None:
         self._group, self._version = group, version
@@ -45,10 +45,10 @@ class SchemaBuilder:
         self.schemas: dict[str, Schema] = {}
 
     def add_kind(self, kind: Kind) -> str:
-        """Add the schema of a kind and of its list; the name of the former."""
+        """Add the schema of a kind and of its list; returns the name of the former."""
         name = f"{self._package}.{kind.name}"
         shape = conversion.get_struct_type(kind, self._version)
-        # Many kinds share a struct when they are only kept, so the schema is called like the kind.
+        # Opaque kinds share a struct, so the schema has the name of the kind.
         self._add_struct(name, _inspect_struct(shape), get_structure(kind, self._version))
         schema = self.schemas[name]
         if kind.open:
@@ -59,11 +59,11 @@ class SchemaBuilder:
         return name
 
     def add_standalone(self, gvk: tuple[str, str, str]) -> str:
-        """Add the schema of something that is asked and not kept; its name."""
+        """Add the schema of a review, which is answered and not stored; returns its name."""
         group, version, kind = gvk
         name = f"{get_package(group, version)}.{kind}"
         self.schemas[name] = {
-            "description": f"{kind}: asked, answered and not kept.",
+            "description": f"{kind}: answered and not stored.",
             "type": "object",
             PRESERVE_UNKNOWN: True,
             GVK: [{"group": group, "version": version, "kind": kind}],
@@ -71,7 +71,7 @@ class SchemaBuilder:
         return name
 
     def _build_open_kind(self, kind: Kind) -> Schema:
-        """What kinds that are merely kept may hold besides what we read."""
+        """Return what an open kind may have besides the fields that dray reads."""
         known = self.schemas[f"{self._package}.{kind.name}"]["properties"]
         status = (
             {"status": {**_ANY_OBJECT, "description": get_field_docs(kind.type)["status"]}}
@@ -93,7 +93,7 @@ class SchemaBuilder:
                 "apiVersion": {"type": "string", "description": get_field_docs(kind.type)["apiVersion"]},
                 "kind": {"type": "string", "description": f"`{kind.name}List`."},
                 "metadata": _build_reference_field(
-                    "Where the list stands, and how it goes on.", f"{META}.ListMeta"
+                    "Version and continuation of the list.", f"{META}.ListMeta"
                 ),
                 "items": {
                     "description": "The objects.",
@@ -110,10 +110,10 @@ class SchemaBuilder:
         shape = kind.cls
         schema: Schema = {"description": get_struct_doc(shape), "type": "object"}
         self.schemas[name] = schema
-        words = get_field_docs(shape)
+        descriptions = get_field_docs(shape)
         schema["properties"] = {
             field.encode_name: self._build_field(field.type, structure.get_field(field.encode_name))
-            | {"description": words.get(field.encode_name, "")}
+            | {"description": descriptions.get(field.encode_name, "")}
             for field in kind.fields
         }
         if structure.atomic:
@@ -161,7 +161,7 @@ class SchemaBuilder:
 
 @lru_cache(maxsize=128)
 def _inspect_struct(struct_type: type) -> inspect.StructType:
-    """The type of a struct with those of its fields; looking into types takes longer than anything here."""
+    """Inspect a struct and the types of its fields; cached, because inspection is slow."""
     kind = inspect.type_info(struct_type)
     assert isinstance(kind, inspect.StructType)
     return kind
@@ -169,8 +169,8 @@ def _inspect_struct(struct_type: type) -> inspect.StructType:
 
 def _describe_open_kind(kind: Kind, shape: type[msgspec.Struct]) -> str:
     if shape in (OpaqueObject, OpaqueClusterObject):
-        return f"{kind.name}: kept whole, as it was written; dray does not look into it."
-    return f"{get_struct_doc(shape)} Fields that are not described here are kept as they were written."
+        return f"{kind.name}: stored as it was written; dray does not interpret it."
+    return f"{get_struct_doc(shape)} Fields that are not described here are preserved."
 
 
 def _build_reference_field(description: str, name: str) -> Schema:
@@ -178,7 +178,7 @@ def _build_reference_field(description: str, name: str) -> Schema:
 
 
 def _build_list_extensions(structure: Structure) -> Schema:
-    """How a list is merged, in the words of Kubernetes."""
+    """Return the merge rules of a list as extensions of Kubernetes."""
     found: Schema = {"x-kubernetes-list-type": structure.list_type}
     if structure.map_keys:
         found["x-kubernetes-list-map-keys"] = list(structure.map_keys)
@@ -201,13 +201,13 @@ def _build_plain_field(description: str, type_: str = "string") -> Schema:
 
 
 _LIST_META: Final[Schema] = {
-    "description": "Where a list stands, and how it goes on.",
+    "description": "Version and continuation of a list.",
     "type": "object",
     "properties": {
         "resourceVersion": _build_plain_field(
             "The version everything in the list was read at; a watch may begin there."
         ),
-        "continue": _build_plain_field("Ask again with this to get what follows; empty at the end."),
+        "continue": _build_plain_field("Token for the next page; empty at the end."),
         "remainingItemCount": _build_plain_field("How many objects follow, where that is known.", "integer"),
         "selfLink": _build_plain_field("No longer used."),
     },
@@ -215,13 +215,13 @@ _LIST_META: Final[Schema] = {
 
 SHARED_SCHEMAS: Final[Mapping[str, Schema]] = {
     f"{META}.DeleteOptions": {
-        "description": "How something is to be deleted.",
+        "description": "Options of a deletion.",
         "type": "object",
         "properties": {
             "apiVersion": _build_plain_field("Group and version of the options."),
             "kind": _build_plain_field("`DeleteOptions`."),
             "gracePeriodSeconds": _build_plain_field(
-                "How long the object may take to end; zero is at once.", "integer"
+                "Grace period of the deletion; zero deletes at once.", "integer"
             ),
             "preconditions": {
                 "description": "What must be true of the object, else nothing happens: `uid`, "
@@ -252,8 +252,8 @@ SHARED_SCHEMAS: Final[Mapping[str, Schema]] = {
             "status": _build_plain_field("`Success` or `Failure`."),
             "message": _build_plain_field("What happened, in a sentence."),
             "reason": _build_plain_field("What happened, in one word."),
-            "code": _build_plain_field("The code of HTTP.", "integer"),
-            "details": {"description": "More, for programs.", "type": "object", PRESERVE_UNKNOWN: True},
+            "code": _build_plain_field("The HTTP status code.", "integer"),
+            "details": {"description": "Machine-readable details.", "type": "object", PRESERVE_UNKNOWN: True},
         },
     },
     f"{META}.Patch": {"description": "A patch, in the form its media type says.", "type": "object"},

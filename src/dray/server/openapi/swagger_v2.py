@@ -1,8 +1,8 @@
-"""OpenAPI in version 2, for the few who still ask for it.
+"""OpenAPI version 2, for older clients.
 
-Theory of operation: the documents of version 3 are put together and rewritten: schemas become definitions,
-bodies become parameters. `kubectl` asks for version 2 in protobuf, and only where the newer one does not help
-it; a document without definitions is what it needs then, because it falls back to what it knows itself.
+Theory of operation: the documents of version 3 are joined and rewritten: schemas become definitions, bodies
+become parameters. `kubectl` requests version 2 in protobuf, and only where version 3 does not help; a
+document without definitions is enough then, because `kubectl` falls back to its built-in types.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from dray.server.http.requests import JSON, YAML
 
 BINARY_SUFFIXES: Final = ("proto-openapi.spec.v2@v1.0+protobuf", "proto-openapi.spec.v2.v1.0+protobuf")
-"""How the two spellings of its media type end."""
+"""The endings of the two spellings of its media type."""
 BINARY_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _OLD, _NEW = "#/components/schemas/", "#/definitions/"
@@ -21,7 +21,7 @@ _METHODS: Final = frozenset({"get", "put", "post", "delete", "patch"})
 
 
 def build_v2_document(v3_documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Documents of version 3 as one document of version 2."""
+    """Convert documents of version 3 to one document of version 2."""
     paths: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     info: Mapping[str, Any] = {}
@@ -44,8 +44,9 @@ def build_v2_document(v3_documents: Iterable[Mapping[str, Any]]) -> dict[str, An
 
 
 def _convert_schema(schema: Any) -> Any:
-    """A schema with references of version 2; one that only refers has no need of `allOf`, and there is no
-    `oneOf`."""
+    """Convert a schema to version 2: other references, no `allOf` around a single
+    reference, and no `oneOf`.
+    """
     if isinstance(schema, list):
         return [_convert_schema(one) for one in schema]
     if not isinstance(schema, Mapping):

@@ -1,6 +1,5 @@
-"""How documents are changed: patches of four kinds, the shape of lists and maps, and who owns which field.
+"""Patches of four kinds, the structure of lists and maps, and managed fields.
 
-Everything here is a pure function from documents to new documents; inputs are never changed. Nothing here
-knows requests, rights or the store: the verbs of the server call it, and whatever publishes schemas reads
-its tables.
+Everything here is a pure function from documents to new documents; inputs are never changed. It must not know
+requests, rights or the store. The registry calls it, and `openapi` reads its tables.
 """

@@ -1,9 +1,11 @@
-"""Why a patch was refused: it cannot be read, it cannot be applied, or somebody else owns the field."""
+"""Errors of patches: malformed, not applicable, or in conflict with another field manager."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from dray.errors import DrayError
 
 BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
@@ -11,11 +13,11 @@ TOO_LARGE: Final = 413
 UNPROCESSABLE: Final = 422
 
 CANNOT_APPLY: Final = "the server rejected our request due to an error in our request"
-"""How Kubernetes begins when a patch is well-formed and does not fit the object."""
+"""The prefix of Kubernetes for a well-formed patch that does not fit the object."""
 
 
-class PatchError(Exception):
-    """A patch that is not applied, with the code of the answer."""
+class PatchError(DrayError):
+    """A patch that is not applied, with the code of the response."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -24,25 +26,25 @@ class PatchError(Exception):
 
 
 def build_malformed(message: str) -> PatchError:
-    """The patch itself is wrong, whatever it is applied to."""
+    """Build the error of a patch that is malformed, whatever it is applied to."""
     return PatchError(BAD_REQUEST, message)
 
 
 def build_inapplicable(detail: str) -> PatchError:
-    """The patch is in order and does not fit this object."""
+    """Build the error of a well-formed patch that does not fit this object."""
     return PatchError(UNPROCESSABLE, f"{CANNOT_APPLY}: {detail}")
 
 
 class FieldConflict(NamedTuple):
-    """One field that an apply would take from somebody."""
+    """One field that an apply would take from another manager."""
 
     owner: str
-    """Who owns it, as Kubernetes names them: `"kubectl" using v1`."""
+    """The owner, as Kubernetes names it: `"kubectl" using v1`."""
     path: str
 
 
 class ApplyConflictError(PatchError):
-    """An apply without force that would change fields of others."""
+    """An apply without force that would change fields of other managers."""
 
     def __init__(self, conflicts: Sequence[FieldConflict]) -> None:
         super().__init__(CONFLICT, _format_conflicts(conflicts))
@@ -50,7 +52,7 @@ class ApplyConflictError(PatchError):
 
     @property
     def build_causes(self) -> list[dict[str, str]]:
-        """`details.causes` of the answer."""
+        """Return `details.causes` of the response."""
         return [
             {"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": path}
             for owner, path in self.conflicts

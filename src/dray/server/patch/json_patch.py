@@ -1,10 +1,10 @@
-"""JSON patch (RFC 6902): a list of operations on places named by JSON pointers (RFC 6901).
+"""JSON patch (RFC 6902): a list of operations on locations named by JSON pointers (RFC 6901).
 
-Theory of operation: operations work on a draft that shares everything with the document until the first
-change: then the objects and lists on the path are copied, once, and changed from there on. So nothing changes
-under anybody's hands, and ten thousand operations on one long list copy it once. Positions in lists may count
-from the end (`-1` is the last one), as Kubernetes accepts them. A patch may copy, and so grow a document far
-beyond its own size: what is copied is weighed.
+Theory of operation: operations work on a copy that shares everything with the document until the first
+change: then the objects and lists on the path are copied, once, and changed from there on. So the original
+never changes, and ten thousand operations on one long list copy it once. Positions in lists may count from
+the end (`-1` is the last one), as Kubernetes accepts them. A patch may copy values, and so grow a document
+far beyond its own size: the size of copies is limited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dray.server.patch.limits import check_depth, measure_depth
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED: Final = 3 * 1024 * 1024
-"""How many bytes of JSON all copies of a patch may weigh together."""
+"""How many bytes of JSON all copies of a patch may have together."""
 
 Tokens = tuple[str, ...]
 
@@ -37,7 +37,7 @@ class _Operation(NamedTuple):
 
 
 def apply(document: Mapping[str, Any], operations: Any) -> dict[str, Any]:
-    """The document after all operations; raises `PatchError` and changes nothing when one fails."""
+    """Apply all operations; raises `PatchError` and changes nothing when one fails."""
     draft = _WorkingCopy(document)
     for position, step in enumerate(_parse_operations(operations)):
         try:
@@ -52,7 +52,7 @@ def apply(document: Mapping[str, Any], operations: Any) -> dict[str, Any]:
 
 
 def parse_pointer(text: Any) -> Tokens:
-    """The tokens of a JSON pointer; raises `PatchError` when it is none."""
+    """Parse a JSON pointer to its tokens; raises `PatchError`."""
     if not isinstance(text, str) or (text and not text.startswith("/")) or _STRAY_TILDE.search(text):
         raise build_malformed(f"`{text}` is not a JSON pointer; expected for example `/metadata/labels/app`")
     tokens = tuple(token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:])
@@ -62,7 +62,7 @@ def parse_pointer(text: Any) -> Tokens:
 
 
 class _UnfitOperationError(Exception):
-    """An operation does not fit the document as it is at its turn."""
+    """An operation does not fit the document in its current state."""
 
 
 def _parse_operations(operations: Any) -> list[_Operation]:
@@ -129,7 +129,7 @@ def _parse_index(container: list[Any], token: str, last: int) -> int:
 
 
 class _WorkingCopy:
-    """A document being changed. What is not ours yet is copied before its first change, then changed."""
+    """A document being changed: shared parts are copied before their first change."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document: Any = document
@@ -203,7 +203,7 @@ class _WorkingCopy:
         ]
 
     def _get_container(self, path: Tokens) -> Any:
-        """The object or list in which the path ends, ours to change."""
+        """Return the object or list in which the path ends, as a part that may be changed."""
         container = self.document = self._take_ownership(self.document, path[0])
         for token, inner in pairwise(path):
             child = self._take_ownership(_get_child(container, token), inner)
@@ -230,7 +230,7 @@ def _check_not_nested(path: Tokens, value: Any) -> None:
 
 
 def _is_equal(a: Any, b: Any) -> bool:
-    """Equality of JSON, where `true` is not 1."""
+    """Compare JSON values, where `true` is not 1."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_is_equal(value, b[name]) for name, value in a.items())
     if isinstance(a, list) and isinstance(b, list):

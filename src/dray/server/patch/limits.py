@@ -1,4 +1,4 @@
-"""How deep and how large a patch may make a document."""
+"""Limits of the depth of patches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.server.patch.errors import build_malformed
 
 
 def measure_depth(value: Any, limit: int = MAX_DEPTH) -> int:
-    """How deeply a value is nested; looking stops one level below `limit`."""
+    """Measure how deeply a value is nested; stops one level below `limit`."""
     depth = 0
     level = [value]
     while level and depth <= limit:

@@ -12,9 +12,9 @@ Document = dict[str, Any]
 
 
 def apply(document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
-    """The document after the patch; the parts that did not change are shared with the old one.
+    """Apply a patch; parts that did not change are shared with the old document.
 
-    A patch that is known to be `shallow` is not looked through for how deep it is.
+    The depth of a patch that is known to be `shallow` is not checked.
     """
     if not isinstance(patch, dict):
         raise build_malformed("a merge patch is a JSON object; for a list of operations use JSON patch")

@@ -1,25 +1,23 @@
-"""Strategic merge patch: a merge patch that knows lists whose items are told apart by a key.
+"""Strategic merge patch: a merge patch that merges lists by a key.
 
 Theory of operation: maps are merged and `null` removes, as in a merge patch. A list with the strategy `merge`
-is merged too: items with the same key are merged, new ones are added, plain values are added once; other
-lists are replaced. A patch may carry directives: `$patch` on a map or list item (`replace`, `delete`,
+is merged, too: items with the same key are merged, new ones are added, plain values are added once; other
+lists are replaced. A patch may have directives: `$patch` on a map or list item (`replace`, `delete`,
 `merge`), `$retainKeys` (only these keys remain), `$deleteFromPrimitiveList/FIELD` and
-`$setElementOrder/FIELD`. Items a patch names keep its order, those only the object has stay before whatever
-they stood before.
-
-Rules for this file: what a list is, is in `structure`; the order of items is in `ordering`.
+`$setElementOrder/FIELD`. Items that a patch names keep its order; those that only the object has stay before
+the items they preceded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dray.api.kinds import Kind
 from dray.server.patch.errors import build_inapplicable, build_malformed
 from dray.server.patch.limits import check_depth
-from dray.server.patch.list_order import IdentifyItem, arrange_items, identify_by_key, identify_by_value
 from dray.server.patch.schema.kind_structures import Structure, get_structure
+from dray.server.patch.schema.path_elements import encode_json_text
 
 Document = dict[str, Any]
 
@@ -29,11 +27,14 @@ _DELETE_VALUES: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
 _KNOWN_DIRECTIVES: Final = ("replace", "delete", "merge")
 
+_IdentifyItem = Callable[[Any], str | None]
+"""Identifies an item among others, as text; None when the item has no identity."""
+
 
 def apply(kind: Kind, document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
-    """The document after the patch; raises `PatchError` when it does not fit.
+    """Apply a patch; raises `PatchError` when it does not fit.
 
-    A patch that is known to be `shallow` is not looked through for how deep it is.
+    The depth of a patch that is known to be `shallow` is not checked.
     """
     if not isinstance(patch, dict):
         raise build_malformed("a strategic merge patch is a JSON object")
@@ -85,7 +86,7 @@ def _merge_list(structure: Structure, original: list[Any], patch: list[Any]) -> 
     key = structure.merge_key
     if not key:
         raise build_inapplicable("a list of objects without a merge key cannot be merged")
-    identity = identify_by_key(key)
+    identity = _identify_by_key(key)
     replaced = False
     items: dict[str, Any] = {}
     deleted: set[str] = set()
@@ -108,18 +109,18 @@ def _merge_list(structure: Structure, original: list[Any], patch: list[Any]) -> 
         merged[mark] = (
             _merge_map(structure.element, merged[mark], item) if mark in merged else _clean_addition(item)
         )
-    return [merged[mark] for mark in arrange_items(list(merged), list(items), list(known))]
+    return [merged[mark] for mark in _arrange_items(list(merged), list(items), list(known))]
 
 
 def _merge_values(original: list[Any], patch: list[Any]) -> list[Any]:
-    known = {identify_by_value(item): item for item in original}
-    items = {identify_by_value(item): item for item in patch}
+    known = {_identify_by_value(item): item for item in original}
+    items = {_identify_by_value(item): item for item in patch}
     merged = {**known, **items}
-    return [merged[mark] for mark in arrange_items(list(merged), list(items), list(known))]
+    return [merged[mark] for mark in _arrange_items(list(merged), list(items), list(known))]
 
 
 def _reorder_list(structure: Structure, merged: Document, name: str, sources: tuple[Any, Any, Any]) -> None:
-    """Bring a list into the order a patch asks for."""
+    """Bring a list into the order that a patch requests."""
     original, patched, wanted = sources
     if not isinstance(wanted, list) or not (patched is None or isinstance(patched, list)):
         raise build_malformed(f"`{_ORDER}{name}` is a list, and so is the field it orders")
@@ -127,7 +128,7 @@ def _reorder_list(structure: Structure, merged: Document, name: str, sources: tu
     if not isinstance(there, list):
         return
     key = structure.merge_key
-    identity = identify_by_key(key) if key else identify_by_value
+    identity = _identify_by_key(key) if key else _identify_by_value
     order = [_get_identity(identity, item, key) for item in wanted]
     named = [
         _get_identity(identity, item, key)
@@ -138,10 +139,10 @@ def _reorder_list(structure: Structure, merged: Document, name: str, sources: tu
         raise build_malformed(f"the order in patch list `{name}` doesn't match `{_ORDER}{name}`")
     items = {_get_identity(identity, item, key): item for item in there}
     before = [_get_identity(identity, item, key) for item in original] if isinstance(original, list) else []
-    merged[name] = [items[mark] for mark in arrange_items(list(items), order, before)]
+    merged[name] = [items[mark] for mark in _arrange_items(list(items), order, before)]
 
 
-def _get_identity(identity: IdentifyItem, item: Any, key: str) -> str:
+def _get_identity(identity: _IdentifyItem, item: Any, key: str) -> str:
     mark = identity(item)
     if mark is None:
         raise build_inapplicable(f"an item of a list does not contain its merge key `{key}`")
@@ -158,17 +159,17 @@ def _read_directive(patch: Document) -> str:
 
 
 def _retain_keys(original: Document, patch: Document) -> Document:
-    """The original, without the keys that a patch does not retain."""
+    """Return the original without the keys that a patch does not retain."""
     if _RETAIN not in patch:
         return dict(original)
     keys = patch[_RETAIN]
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise build_malformed(f"`{_RETAIN}` is a list of names")
-    strangers = [
+    unnamed = [
         name for name, value in patch.items() if name[0:1] != "$" and value is not None and name not in keys
     ]
-    if strangers:
-        raise build_malformed(f"`{_RETAIN}` does not name `{strangers[0]}`, which the patch sets")
+    if unnamed:
+        raise build_malformed(f"`{_RETAIN}` does not name `{unnamed[0]}`, which the patch sets")
     return {name: value for name, value in original.items() if name in keys}
 
 
@@ -177,8 +178,8 @@ def _delete_values(merged: Document, name: str, values: Any) -> None:
         raise build_malformed(f"`{_DELETE_VALUES}{name}` is a list of values")
     there = merged.get(name)
     if isinstance(there, list):
-        gone = {identify_by_value(value) for value in values}
-        merged[name] = [value for value in there if identify_by_value(value) not in gone]
+        gone = {_identify_by_value(value) for value in values}
+        merged[name] = [value for value in there if _identify_by_value(value) not in gone]
 
 
 def _drop_name(item: Document, name: str) -> Document:
@@ -186,7 +187,7 @@ def _drop_name(item: Document, name: str) -> Document:
 
 
 def _clean_addition(value: Any) -> Any:
-    """What a patch adds where nothing was: its directives and `null`s say nothing there."""
+    """Clean what a patch adds where nothing was: directives and `null`s have no meaning there."""
     if isinstance(value, list):
         kept = [item for item in value if not (isinstance(item, dict) and _read_directive(item) == "delete")]
         return [_clean_addition(item) for item in kept if item != {_DIRECTIVE: "replace"}]
@@ -203,3 +204,41 @@ def _clean_value(value: Document) -> Document:
 
 def _is_directive(name: str) -> bool:
     return name in (_DIRECTIVE, _RETAIN) or name.startswith((_DELETE_VALUES, _ORDER))
+
+
+def _identify_by_value(item: Any) -> str:
+    """Identify a plain value by itself."""
+    return encode_json_text(item)
+
+
+def _identify_by_key(key: str) -> _IdentifyItem:
+    """Identify an object by one of its fields."""
+
+    def identify_item(item: Any) -> str | None:
+        if not isinstance(item, dict) or item.get(key) is None:
+            return None
+        return encode_json_text(item[key])
+
+    return identify_item
+
+
+def _arrange_items(items: Sequence[str], patched: Sequence[str], original: Sequence[str]) -> list[str]:
+    """Arrange all items, given those a patch names and the order of the object.
+
+    The items of the patch keep its order, and the others that of the object. An item that only the object has
+    stays before an item of the patch that it preceded; otherwise the patch goes first.
+    """
+    there = set(items)
+    chosen = [mark for mark in dict.fromkeys(patched) if mark in there]
+    places = {mark: place for place, mark in enumerate(original)}
+    named = set(chosen)
+    others = sorted((mark for mark in items if mark not in named), key=lambda mark: places.get(mark, 0))
+    result: list[str] = []
+    waiting = 0
+    for mark in chosen:
+        place = places.get(mark)
+        while waiting < len(others) and place is not None and places.get(others[waiting], place) < place:
+            result.append(others[waiting])
+            waiting += 1
+        result.append(mark)
+    return result + others[waiting:]

@@ -1,7 +1,7 @@
-"""Objects as rows that people read: columns for each kind, cells, ages; and objects reduced to metadata.
+"""Tables for `kubectl get`: columns for each kind, cells and ages; and objects reduced to metadata.
 
-What an object means is decided elsewhere; here it is only shown, and a strange object makes a strange cell
-and never an error. Only the part of the server that writes answers imports this package.
+It renders objects and must not decide what they mean; a malformed object gives an odd cell and never an
+error. Only the responses of the server import it.
 """
 
 from dray.server.tables.partial_metadata import build_partial_metadata

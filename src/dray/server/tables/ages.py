@@ -1,4 +1,4 @@
-"""How long ago something was, in the few letters that `kubectl` uses: `6s`, `5m`, `3d2h`."""
+"""Ages and durations in the form of `kubectl`: `6s`, `5m`, `3d2h`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LETTERS: Final = {1: "s", MINUTE: "m", HOUR: "h", DAY: "d", YEAR: "y"}
 
 
 def format_duration(duration: timedelta) -> str:
-    """A duration for people: the longer it is, the less exact."""
+    """Format a duration for people: the longer it is, the less exact."""
     seconds = int(duration.total_seconds())
     if seconds < 0:
         return "<invalid>" if seconds < -1 else "0s"
@@ -39,7 +39,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_time(text: Any) -> datetime | None:
-    """A time of an object; None when there is none or it makes no sense."""
+    """Parse a time of an object; None when there is none or it is malformed."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -48,6 +48,6 @@ def parse_time(text: Any) -> datetime | None:
 
 
 def format_age(text: Any, now: datetime) -> str:
-    """How long ago a time of an object was."""
+    """Format the age of a time of an object."""
     then = parse_time(text)
     return UNKNOWN if then is None else format_duration(now - then)

@@ -1,4 +1,4 @@
-"""Columns of what surrounds pods: nodes, namespaces, events, quotas, leases, configuration, rights."""
+"""Columns of nodes, namespaces, events, quotas, leases, configuration and RBAC."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _render_node_roles(node: Any, _: TableContext) -> str:
 
 
 def _build_address_cell(kind: str) -> RenderCell:
-    def cell(node: Any, _: TableContext) -> str:
+    def render_address(node: Any, _: TableContext) -> str:
         found = (
             get_text(one, "address")
             for one in get_list(node, "status.addresses")
@@ -49,13 +49,13 @@ def _build_address_cell(kind: str) -> RenderCell:
         )
         return next(found, NONE)
 
-    return cell
+    return render_address
 
 
 NODES: Final = (
     NAME,
-    TableColumn("Status", _render_node_status, about="Whether it is ready, and takes new pods"),
-    TableColumn("Roles", _render_node_roles, about="What it is there for"),
+    TableColumn("Status", _render_node_status, about="Whether the node is ready, and accepts new pods"),
+    TableColumn("Roles", _render_node_roles, about="Roles of the node"),
     AGE,
     TableColumn(
         "Version", build_text_cell("status.nodeInfo.kubeletVersion"), about="The version of its agent"
@@ -71,24 +71,26 @@ NODES: Final = (
 
 NAMESPACES: Final = (
     NAME,
-    TableColumn("Status", build_text_cell("status.phase", "Active"), about="Whether it is being emptied"),
+    TableColumn(
+        "Status", build_text_cell("status.phase", "Active"), about="Whether the namespace is being deleted"
+    ),
     AGE,
 )
 
 
-def _render_first_seen(event: Any, scene: TableContext) -> str:
-    return format_age(get_path(event, "firstTimestamp") or get_path(event, "eventTime"), scene.now)
+def _render_first_seen(event: Any, context: TableContext) -> str:
+    return format_age(get_path(event, "firstTimestamp") or get_path(event, "eventTime"), context.now)
 
 
 def _count_occurrences(event: Any, _: TableContext) -> int:
     return get_number(event, "series.count") or get_number(event, "count") or 1
 
 
-def _render_last_seen(event: Any, scene: TableContext) -> str:
-    first = _render_first_seen(event, scene)
+def _render_last_seen(event: Any, context: TableContext) -> str:
+    first = _render_first_seen(event, context)
     moment = get_path(event, "series.lastObservedTime") or get_path(event, "lastTimestamp")
-    last = format_age(moment, scene.now) if moment else first
-    times = _count_occurrences(event, scene)
+    last = format_age(moment, context.now) if moment else first
+    times = _count_occurrences(event, context)
     return f"{last} (x{times} over {first})" if times > 1 else last
 
 
@@ -108,11 +110,11 @@ EVENTS: Final = (
     TableColumn("Last Seen", _render_last_seen, about="How long ago it happened last"),
     TableColumn("Type", build_text_cell("type"), about="Normal, or a warning"),
     TableColumn("Reason", build_text_cell("reason"), about="What happened, in one word"),
-    TableColumn("Object", _render_object, about="What it happened to"),
+    TableColumn("Object", _render_object, about="The object of the event"),
     TableColumn(
-        "Subobject", build_text_cell("involvedObject.fieldPath"), wide=True, about="Which part of that"
+        "Subobject", build_text_cell("involvedObject.fieldPath"), wide=True, about="The part of that object"
     ),
-    TableColumn("Source", _render_source, wide=True, about="Who tells it"),
+    TableColumn("Source", _render_source, wide=True, about="The component that reports it"),
     TableColumn(
         "Message", lambda event, _: get_text(event, "message").strip(), about="What happened, in a sentence"
     ),
@@ -121,7 +123,11 @@ EVENTS: Final = (
     TableColumn("Name", NAME.render, wide=True, about=NAME.about, format="name"),
 )
 
-LEASES: Final = (NAME, TableColumn("Holder", build_text_cell("spec.holderIdentity"), about="Who has it"), AGE)
+LEASES: Final = (
+    NAME,
+    TableColumn("Holder", build_text_cell("spec.holderIdentity"), about="The current holder"),
+    AGE,
+)
 LEASE_CANDIDATES: Final = (
     NAME,
     TableColumn("LeaseName", build_text_cell("spec.leaseName")),
@@ -132,13 +138,13 @@ LEASE_CANDIDATES: Final = (
 
 
 def _build_quota_cell(is_included: Callable[[str], bool]) -> RenderCell:
-    def cell(quota: Any, _: TableContext) -> str:
+    def render_quota(quota: Any, _: TableContext) -> str:
         hard = get_map(quota, "status.hard") or get_map(quota, "spec.hard")
         used = get_map(quota, "status.used")
         names = (name for name in sorted(hard) if is_included(name))
         return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in names)
 
-    return cell
+    return render_quota
 
 
 def _is_limit(name: str) -> bool:
@@ -150,9 +156,9 @@ QUOTAS: Final = (
     TableColumn(
         "Request",
         _build_quota_cell(lambda name: not _is_limit(name)),
-        about="What is used of what may be asked for",
+        about="Used and hard limits of requests",
     ),
-    TableColumn("Limit", _build_quota_cell(_is_limit), about="What is used of what may be had at most"),
+    TableColumn("Limit", _build_quota_cell(_is_limit), about="Used and hard limits of limits"),
     AGE,
 )
 
@@ -185,13 +191,13 @@ SECRETS: Final = (
 
 
 def _build_subjects_cell(kind: str, *, in_namespace: bool = False) -> RenderCell:
-    def cell(binding: Any, _: TableContext) -> str:
+    def render_subjects(binding: Any, _: TableContext) -> str:
         found = (one for one in get_list(binding, "subjects") if get_text(one, "kind") == kind)
         if in_namespace:
             return ", ".join(f"{get_text(one, 'namespace')}/{get_text(one, 'name')}" for one in found)
         return ", ".join(get_text(one, "name") for one in found)
 
-    return cell
+    return render_subjects
 
 
 def _render_role_ref(binding: Any, _: TableContext) -> str:
@@ -218,8 +224,10 @@ RUNTIME_CLASSES: Final = (NAME, TableColumn("Handler", build_text_cell("handler"
 
 
 def _render_signing_state(request: Any, _: TableContext) -> str:
-    words = [get_text(one, "type") for one in get_list(request, "status.conditions")]
-    return ",".join(words or ["Pending"]) + (",Issued" if get_text(request, "status.certificate") else "")
+    conditions = [get_text(one, "type") for one in get_list(request, "status.conditions")]
+    return ",".join(conditions or ["Pending"]) + (
+        ",Issued" if get_text(request, "status.certificate") else ""
+    )
 
 
 SIGNING_REQUESTS: Final = (

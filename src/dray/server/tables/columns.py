@@ -1,7 +1,7 @@
-"""What a column is, and the small readings that most cells need.
+"""Table columns, and the accessors that most cells need.
 
-Rules for this file: cells are made from documents that anybody may have written. Whatever stands in the way
-of a reading, the reading is empty; nothing here raises.
+Cells are made from documents that anybody may have written. An accessor that finds nothing usable returns an
+empty value; nothing here raises.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MAX_SHOWN_NAMES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """What cells may look at besides their object: the time, and everything else there is."""
+    """What cells may use besides their object: the time, and the cache."""
 
     now: datetime
     cache: WatchCache | None = None
     pending_reasons: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """What one row found out that the next may use, by namespace: why claims wait."""
+    """Results that rows share, by namespace: why claims wait."""
 
 
 RenderCell = Callable[[Any, TableContext], Any]
@@ -34,7 +34,7 @@ RenderCell = Callable[[Any, TableContext], Any]
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column: its title and how its cells are made. A wide one is shown by `-o wide` only."""
+    """One column: its title and how its cells are rendered. A wide one is shown by `-o wide` only."""
 
     title: str
     render: RenderCell
@@ -55,7 +55,7 @@ class TableColumn:
 
 
 def get_path(document: Any, path: str) -> Any:
-    """What stands at a dotted path; None when there is nothing."""
+    """Return the value at a dotted path; None when there is none."""
     for name in path.split("."):
         if not isinstance(document, Mapping):
             return None
@@ -64,7 +64,7 @@ def get_path(document: Any, path: str) -> Any:
 
 
 def get_text(document: Any, path: str, empty: str = "") -> str:
-    """A plain value at a path as text."""
+    """Return a plain value at a path as text."""
     found = get_path(document, path)
     if found is None or found == "" or isinstance(found, Mapping | list):
         return empty
@@ -72,62 +72,62 @@ def get_text(document: Any, path: str, empty: str = "") -> str:
 
 
 def get_list(document: Any, path: str) -> list[Any]:
-    """A list at a path; empty when there is none."""
+    """Return the list at a path; empty when there is none."""
     found = get_path(document, path)
     return found if isinstance(found, list) else []
 
 
 def get_map(document: Any, path: str) -> Mapping[str, Any]:
-    """A map at a path; empty when there is none."""
+    """Return the map at a path; empty when there is none."""
     found = get_path(document, path)
     return found if isinstance(found, Mapping) else {}
 
 
 def get_number(document: Any, path: str) -> int:
-    """A number at a path; what is none counts as zero."""
+    """Return the number at a path; zero when there is none."""
     found = get_path(document, path)
     return found if isinstance(found, int) else 0
 
 
 def join_names(names: Iterable[str]) -> str:
-    """All names of a list."""
+    """Join all names of a list."""
     return ",".join(names) or NONE
 
 
 def shorten_names(names: Sequence[str]) -> str:
-    """The first names of a list, and how many more there are."""
+    """Join the first names of a list, and count the rest."""
     rest = len(names) - MAX_SHOWN_NAMES
     return join_names([*names[:MAX_SHOWN_NAMES], *([f"+{rest} more"] if rest > 0 else [])])
 
 
 def format_labels(labels: Mapping[str, Any]) -> str:
-    """Labels as one selects by them."""
+    """Format labels like a selector."""
     return join_names(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
 def find_condition(document: Any, kind: str, path: str = "status.conditions") -> Mapping[str, Any]:
-    """The condition of a type; empty when there is none."""
+    """Return the condition of a type; empty when there is none."""
     found = (one for one in get_list(document, path) if isinstance(one, Mapping) and one.get("type") == kind)
     return next(found, {})
 
 
 def build_text_cell(path: str, empty: str = "") -> RenderCell:
-    """Cells with the plain value at a path."""
+    """Build a renderer of the plain value at a path."""
     return lambda document, _: get_text(document, path, empty)
 
 
 def build_number_cell(path: str) -> RenderCell:
-    """Cells with the number at a path."""
+    """Build a renderer of the number at a path."""
     return lambda document, _: get_number(document, path)
 
 
 def build_age_cell(path: str) -> RenderCell:
-    """Cells with how long ago the time at a path was."""
-    return lambda document, scene: format_age(get_path(document, path), scene.now)
+    """Build a renderer of the age of the time at a path."""
+    return lambda document, context: format_age(get_path(document, path), context.now)
 
 
 def build_number_column(title: str, path: str) -> TableColumn:
-    """A column of numbers."""
+    """Build a column of numbers."""
     return TableColumn(title, build_number_cell(path), type="integer")
 
 

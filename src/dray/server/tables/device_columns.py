@@ -1,4 +1,4 @@
-"""Columns of claims, slices, classes, templates and what belongs to them."""
+"""Columns of claims, slices, classes, templates, preparations and taint rules."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ ANY_NODE: Final = "<any>"
 SOME_NODES: Final = "<some>"
 
 MAX_PODS_SCANNED: Final = 2_000
-"""A claim that was not made for one pod says why it waits only where there are no more pods than this: the
-row of a watch must not cost a walk through a large cluster."""
+"""A claim that was not generated for one pod shows why it waits only where there are no more pods than this:
+the row of a watch must not cost a scan of a large cluster.
+"""
 
 
 def render_claim_state(claim: Any, _: TableContext) -> str:
-    """The words of Kubernetes, which scripts look for."""
+    """Return the state in the words of Kubernetes, which scripts look for."""
     deleted = get_path(claim, "metadata.deletionTimestamp") is not None
     allocated = get_path(claim, "status.allocation") is not None
-    words = [
+    states = [
         "deleted" if deleted else "",
         "pending" if not (deleted or allocated) else "",
         "allocated" if allocated else "",
         "reserved" if allocated and get_list(claim, "status.reservedFor") else "",
     ]
-    return ",".join(filter(None, words))
+    return ",".join(filter(None, states))
 
 
 def _render_claim_node(claim: Any, _: TableContext) -> str:
@@ -55,7 +56,7 @@ def _render_claim_node(claim: Any, _: TableContext) -> str:
 
 
 def _render_node_selector(selector: Any) -> str:
-    """The node a selector names, when it names one."""
+    """Return the node a selector names, when it names one."""
     if selector is None:
         return ANY_NODE
     terms = get_list(selector, "nodeSelectorTerms")
@@ -75,7 +76,9 @@ def _render_consumers(claim: Any, _: TableContext) -> str:
 
 
 def _render_claim_reason(claim: Any, context: TableContext) -> str:
-    """Why the claim is not further: what holds its end up, what ails its devices, why nobody allocated it."""
+    """Explain the state of a claim: what delays its deletion, what is wrong with its devices, why it is not
+    allocated.
+    """
     if get_path(claim, "metadata.deletionTimestamp") is not None:
         return _explain_terminating(claim)
     if get_path(claim, "status.allocation") is None:
@@ -109,21 +112,21 @@ def _explain_pending(claim: Any, context: TableContext) -> str:
         if get_text(owner, "kind") == "Pod"
     ]
     if owners:
-        held = context.cache.get(pods, namespace, owners[0])
-        return _explain_unscheduled(held.document) if held is not None else ""
+        stored = context.cache.get(pods, namespace, owners[0])
+        return _explain_unscheduled(stored.document) if stored is not None else ""
     if namespace not in context.pending_reasons:
         context.pending_reasons[namespace] = _explain_waiting_claims(context.cache, pods, namespace)
     return context.pending_reasons[namespace].get(name, "")
 
 
 def _explain_waiting_claims(cache: WatchCache, pods: Kind, namespace: str) -> dict[str, str]:
-    """For every claim that an unplaced pod of a namespace uses, why the pod is not placed."""
+    """Return, for every claim that an unscheduled pod of a namespace uses, why the pod is not scheduled."""
     found: dict[str, str] = {}
     if cache.count(pods) > MAX_PODS_SCANNED:
         return found
-    for held in cache.list_objects(pods, namespace):
-        if b'"resourceClaims"' in held.value and b'"PodScheduled"' in held.value:
-            pod = held.document
+    for stored in cache.list_objects(pods, namespace):
+        if b'"resourceClaims"' in stored.value and b'"PodScheduled"' in stored.value:
+            pod = stored.document
             why = _explain_unscheduled(pod)
             found |= dict.fromkeys(list_claim_names(pod), why) if why else {}
     return found
@@ -137,7 +140,9 @@ def _explain_unscheduled(pod: Any) -> str:
 
 
 def list_claim_names(pod: Any) -> list[str]:
-    """The names of a pod's claims, as far as they are known: those it names, and those made for it."""
+    """Return the names of a pod's claims, as far as they are known: those it names, and those generated for
+    it.
+    """
     made = {
         get_text(one, "name"): get_text(one, "resourceClaimName")
         for one in get_list(pod, "status.resourceClaimStatuses")
@@ -151,14 +156,12 @@ def list_claim_names(pod: Any) -> list[str]:
 
 CLAIMS: Final = (
     NAME,
-    TableColumn(
-        "State", render_claim_state, about="Whether devices are allocated, and reserved for somebody"
-    ),
+    TableColumn("State", render_claim_state, about="Whether devices are allocated and reserved"),
     TableColumn("Node", _render_claim_node, about="The node where the devices can be used"),
     TableColumn("Devices", _render_claim_devices, about="What was allocated"),
-    TableColumn("Consumers", _render_consumers, about="Who may use the devices now"),
+    TableColumn("Consumers", _render_consumers, about="The consumers the devices are reserved for"),
     AGE,
-    TableColumn("Reason", _render_claim_reason, wide=True, about="Why the claim is not further than it is"),
+    TableColumn("Reason", _render_claim_reason, wide=True, about="Why the claim is in this state"),
 )
 
 
@@ -180,14 +183,14 @@ class _SliceMetadataView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SliceSummary(msgspec.Struct, frozen=True):
-    """What a row shows of a slice; the rest of a slice is large and not looked at."""
+    """What a row shows of a slice; the rest of a slice is large and not decoded."""
 
     metadata: _SliceMetadataView = _SliceMetadataView()
     spec: _SliceSpecView = _SliceSpecView()
 
     @classmethod
-    def from_stored(cls, held: StoredObject) -> SliceSummary:
-        return _SUMMARY_DECODER.decode(held.value)
+    def from_stored(cls, stored: StoredObject) -> SliceSummary:
+        return _SUMMARY_DECODER.decode(stored.value)
 
 
 _SUMMARY_DECODER = msgspec.json.Decoder(SliceSummary)
@@ -201,7 +204,9 @@ def _render_slice_node(summary: SliceSummary, _: TableContext) -> str:
 
 
 def count_free_devices(summary: SliceSummary, context: TableContext) -> int:
-    """How many devices of a slice have no row in the ledger: nobody has them, wholly or in part."""
+    """Count the devices of a slice without a row in the ledger: those that nobody
+    has, in whole or in part.
+    """
     if context.cache is None:
         return len(summary.spec.devices)
     spec, row = summary.spec, context.cache.get_row
@@ -210,19 +215,21 @@ def count_free_devices(summary: SliceSummary, context: TableContext) -> int:
 
 
 SLICES: Final = (
-    TableColumn("Name", lambda glance, _: glance.metadata.name, about=NAME.about, format="name"),
+    TableColumn("Name", lambda summary, _: summary.metadata.name, about=NAME.about, format="name"),
     TableColumn("Node", _render_slice_node, about="The node that reaches the devices"),
     TableColumn(
-        "Driver", lambda glance, _: glance.spec.driver, about="Who publishes and prepares the devices"
+        "Driver",
+        lambda summary, _: summary.spec.driver,
+        about="The driver that publishes and prepares the devices",
     ),
-    TableColumn("Pool", lambda glance, _: glance.spec.pool.name, about="The pool this slice is a part of"),
+    TableColumn("Pool", lambda summary, _: summary.spec.pool.name, about="The pool this slice is a part of"),
     TableColumn(
-        "Devices", lambda glance, _: len(glance.spec.devices), about="How many there are", type="integer"
+        "Devices", lambda summary, _: len(summary.spec.devices), about="Number of devices", type="integer"
     ),
-    TableColumn("Free", count_free_devices, about="How many of them nobody has", type="integer"),
+    TableColumn("Free", count_free_devices, about="Number of devices that nobody has", type="integer"),
     TableColumn(
         "Age",
-        lambda glance, scene: format_age(glance.metadata.creation_timestamp, scene.now),
+        lambda summary, context: format_age(summary.metadata.creation_timestamp, context.now),
         about=AGE.about,
     ),
 )
@@ -240,7 +247,7 @@ def _render_requests(template: Any, _: TableContext) -> str:
 
 
 def _format_request(request: Any) -> str:
-    """`gpu=2×gpu.example.com`; alternatives with a bar between them."""
+    """Format a request as `gpu=2×gpu.example.com`; a bar separates alternatives."""
     exactly = get_path(request, "exactly")
     alternatives = [exactly] if isinstance(exactly, Mapping) else get_list(request, "firstAvailable")
     return f"{get_text(request, 'name')}=" + "|".join(_format_alternative(one) for one in alternatives)
@@ -283,14 +290,16 @@ def _render_classic_node(claim: Any, _: TableContext) -> str:
 
 CLASSIC_CLAIMS: Final = (
     NAME,
-    TableColumn("State", _render_classic_state, about="How far the driver has come"),
+    TableColumn("State", _render_classic_state, about="State of the allocation by the driver"),
     TableColumn("Class", build_text_cell("spec.resourceClassName"), about="The class that names the driver"),
     TableColumn(
         "Node", _render_classic_node, about="Where the resource can be used, or the node that was proposed"
     ),
-    TableColumn("Consumers", _render_consumers, about="Who may use the resource now"),
+    TableColumn("Consumers", _render_consumers, about="The consumers the resource is reserved for"),
     AGE,
-    TableColumn("Driver", build_text_cell("status.driverName", NONE), wide=True, about="Who allocated it"),
+    TableColumn(
+        "Driver", build_text_cell("status.driverName", NONE), wide=True, about="The driver that allocated it"
+    ),
 )
 CLASSIC_CLASSES: Final = (
     NAME,
@@ -305,8 +314,8 @@ def _render_prepared_claim(preparation: Any, _: TableContext) -> str:
 
 PREPARATIONS: Final = (
     NAME,
-    TableColumn("Node", build_text_cell("spec.nodeName"), about="Who has the devices in its hands"),
-    TableColumn("Claim", _render_prepared_claim, about="Whose devices these are"),
+    TableColumn("Node", build_text_cell("spec.nodeName"), about="The node that has prepared the devices"),
+    TableColumn("Claim", _render_prepared_claim, about="The claim of the devices"),
     AGE,
 )
 
@@ -331,13 +340,13 @@ def _render_evicting(rule: Any, _: TableContext) -> str:
 RULES: Final = (
     NAME,
     TableColumn("Devices", _render_selected_devices, about="Which devices it selects: driver, pool, device"),
-    TableColumn("Taint", _render_taint, about="What it puts on them"),
-    TableColumn("Evicting", _render_evicting, about="Whether pods still have to go"),
+    TableColumn("Taint", _render_taint, about="The taint it adds"),
+    TableColumn("Evicting", _render_evicting, about="Whether pods are still being evicted"),
     AGE,
     TableColumn(
         "Reach",
         lambda rule, _: get_text(find_condition(rule, "EvictionInProgress"), "message", NONE),
         wide=True,
-        about="Whom it reaches",
+        about="The devices and pods it affects",
     ),
 )

@@ -1,7 +1,7 @@
 """Objects reduced to their metadata, for clients that need no more.
 
-Theory of operation: metadata is cut out of the bytes as kept, and the version is put in front of it; nothing
-inside is parsed.
+Theory of operation: the metadata is cut out of the stored bytes, and the version is put in front of it;
+nothing inside is parsed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ class _Envelope(msgspec.Struct, frozen=True):
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
-def read_metadata(held: StoredObject) -> msgspec.Raw:
-    """The metadata of an object as JSON, with its version."""
-    kept = bytes(_ENVELOPE.decode(held.value).metadata)
-    comma = b"" if kept == b"{}" else b","
-    return msgspec.Raw(b'{"resourceVersion":"%d"%s%s' % (held.revision, comma, kept[1:]))
+def read_metadata(stored: StoredObject) -> msgspec.Raw:
+    """Return the metadata of an object as JSON, with its version."""
+    metadata = bytes(_ENVELOPE.decode(stored.value).metadata)
+    comma = b"" if metadata == b"{}" else b","
+    return msgspec.Raw(b'{"resourceVersion":"%d"%s%s' % (stored.revision, comma, metadata[1:]))
 
 
-def build_partial_metadata(held: StoredObject, version: str = "v1") -> dict[str, Any]:
-    """An object as `PartialObjectMetadata`."""
+def build_partial_metadata(stored: StoredObject, version: str = "v1") -> dict[str, Any]:
+    """Return an object as `PartialObjectMetadata`."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": read_metadata(held),
+        "metadata": read_metadata(stored),
     }

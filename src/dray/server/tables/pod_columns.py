@@ -1,8 +1,8 @@
-"""Columns of pods: how many containers are ready, what the pod is doing, and which claims it has.
+"""Columns of pods: ready containers, status, restarts and claims.
 
-Theory of operation: the one word for a pod is found by asking from the general to the special, the last
-answer counts: the phase, a reason of the pod, the init container that is not done, else the containers from
-last to first, and over all of them that the pod is on its way out.
+Theory of operation: the status of a pod is one word, the last that applies of: the phase, a reason of the
+pod, the init container that is not done, else the containers from last to first, and above all that the pod
+is being deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(slots=True)
 class _ContainerTally:
-    """What a walk over the containers counts."""
+    """Counts over the containers of a pod."""
 
     status_text: str
     ready: int = 0
@@ -69,7 +69,7 @@ def _find_sidecars(pod: Any) -> set[str]:
 
 
 def _tally_init_containers(pod: Any, tally: _ContainerTally) -> bool:
-    """Whether an init container is not done yet. Restarts of those that are done no longer count."""
+    """Return whether an init container is not done yet. Restarts of those that are done no longer count."""
     sidecars = _find_sidecars(pod)
     kept = _ContainerTally("")
     for position, status in enumerate(get_list(pod, "status.initContainerStatuses")):
@@ -99,7 +99,7 @@ def _format_init_status(status: Any, position: int, total: int) -> str:
 
 
 def _format_termination(status: Any) -> str:
-    """How a container ended."""
+    """Format how a container ended."""
     reason = get_text(status, "state.terminated.reason")
     signal = get_number(status, "state.terminated.signal")
     code = get_number(status, "state.terminated.exitCode")
@@ -163,13 +163,13 @@ PODS: Final = (
         "Nominated Node",
         build_text_cell("status.nominatedNodeName", NONE),
         wide=True,
-        about="Where room is made for it",
+        about="The node where the scheduler preempts pods for it",
     ),
     TableColumn(
         "Readiness Gates",
         _render_readiness_gates,
         wide=True,
-        about="Conditions of others that are met, of all",
+        about="Readiness gates that are met, of all",
     ),
     TableColumn(
         "Claims", lambda pod, _: join_names(list_claim_names(pod)), wide=True, about="The claims it uses"

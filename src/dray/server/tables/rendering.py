@@ -1,8 +1,8 @@
-"""Which kind has which columns, and tables of them.
+"""Tables: the columns of each kind, and rows of objects.
 
-Theory of operation: a table is made of the objects as kept; a slice is only glanced at, because most of it is
-never shown. Beside its cells a row carries the metadata of its object, the whole object, or nothing, as the
-client asked.
+Theory of operation: a table is rendered from stored objects; a slice is decoded in part, because most of it
+is never shown. Besides its cells a row carries the metadata of its object, the whole object, or nothing, as
+the client requested.
 """
 
 from __future__ import annotations
@@ -85,43 +85,43 @@ _COLUMNS: Mapping[tuple[str, str], Columns] = MappingProxyType(
 _DECODERS: Mapping[tuple[str, str], Callable[[StoredObject], Any]] = MappingProxyType(
     {(_DEVICES, "ResourceSlice"): device_columns.SliceSummary.from_stored}
 )
-"""How objects of a kind are read for their cells, where that is not the whole document."""
+"""How objects of a kind are decoded for their cells, where that is not the whole document."""
 
 
 def build_column_definitions(kind: Kind) -> list[dict[str, Any]]:
-    """The columns of a kind, as tables define them."""
+    """Return the column definitions of a kind."""
     return [column.definition for column in _get_columns(kind)]
 
 
 def build_row(
     kind: Kind,
-    held: StoredObject,
+    stored: StoredObject,
     *,
     now: datetime,
     include: str = "Metadata",
     cache: WatchCache | None = None,
 ) -> dict[str, Any]:
-    """One object as a row. `include` says what comes along: `Metadata`, `Object` or `None`."""
-    return _build_row(kind, held, TableContext(now, cache), include)
+    """Render one object as a row with its `Metadata`, `Object` or `None`, as `include` says."""
+    return _build_row(kind, stored, TableContext(now, cache), include)
 
 
 def build_table(
     kind: Kind,
-    held: Sequence[StoredObject],
+    stored: Sequence[StoredObject],
     *,
     now: datetime,
     include: str = "Metadata",
     cache: WatchCache | None = None,
     version: str = "v1",
 ) -> dict[str, Any]:
-    """Objects as a table; the caller adds where the list stands."""
-    scene = TableContext(now, cache)
+    """Render objects as a table; the caller adds the metadata of the list."""
+    context = TableContext(now, cache)
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": {},
         "columnDefinitions": build_column_definitions(kind),
-        "rows": [_build_row(kind, one, scene, include) for one in held],
+        "rows": [_build_row(kind, one, context, include) for one in stored],
     }
 
 
@@ -129,12 +129,12 @@ def _get_columns(kind: Kind) -> Columns:
     return _COLUMNS.get((kind.group, kind.name), _PLAIN)
 
 
-def _build_row(kind: Kind, held: StoredObject, context: TableContext, include: str) -> dict[str, Any]:
+def _build_row(kind: Kind, stored: StoredObject, context: TableContext, include: str) -> dict[str, Any]:
     reading = _DECODERS.get((kind.group, kind.name))
-    glance = held.document if reading is None else reading(held)
-    cells = [column.render(glance, context) for column in _get_columns(kind)]
+    content = stored.document if reading is None else reading(stored)
+    cells = [column.render(content, context) for column in _get_columns(kind)]
     if include == "None":
         return {"cells": cells}
     if include == "Object":
-        return {"cells": cells, "object": msgspec.Raw(encode_object(kind, kind.version, held))}
-    return {"cells": cells, "object": build_partial_metadata(held)}
+        return {"cells": cells, "object": msgspec.Raw(encode_object(kind, kind.version, stored))}
+    return {"cells": cells, "object": build_partial_metadata(stored)}

@@ -1,4 +1,4 @@
-"""Columns of the kinds that dray merely keeps: workloads, services, volumes, budgets."""
+"""Columns of the opaque kinds: workloads, services, volumes, budgets."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from dray.server.tables.columns import (
 
 
 def _build_containers_cell(field: str, template: str = "spec.template") -> RenderCell:
-    def cell(workload: Any, _: TableContext) -> str:
+    def render_containers(workload: Any, _: TableContext) -> str:
         return join_names(get_text(one, field) for one in get_list(workload, f"{template}.spec.containers"))
 
-    return cell
+    return render_containers
 
 
 def _build_selector_cell(path: str) -> RenderCell:
@@ -39,12 +39,12 @@ def _build_selector_cell(path: str) -> RenderCell:
 
 
 def _build_ready_cell(wanted_path: str) -> RenderCell:
-    def cell(workload: Any, _: TableContext) -> str:
+    def render_ready(workload: Any, _: TableContext) -> str:
         desired = get_path(workload, wanted_path)
         total = 1 if desired is None else get_number(workload, wanted_path)
         return f"{get_number(workload, 'status.readyReplicas')}/{total}"
 
-    return cell
+    return render_ready
 
 
 _CONTAINERS = TableColumn("Containers", _build_containers_cell("name"), wide=True)

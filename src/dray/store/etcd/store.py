@@ -160,8 +160,8 @@ class EtcdStore(AsyncCloseMixin):
             progress_notify=bookmarks is not None,
         )
         watch = EtcdWatch(self._client, buffer, create, self._decode_entry)
-        asking = bookmarks if self._has_reliable_progress else None
-        batches = watch.stream_batches(after_revision, self._check_readable, asking)
+        progress_interval = bookmarks if self._has_reliable_progress else None
+        batches = watch.stream_batches(after_revision, self._check_readable, progress_interval)
         self._watches[watch] = buffer
         try:
             async for batch in batches:

@@ -107,11 +107,11 @@ class EtcdWatch:
     async def _consume_stream(self, progress_interval: float | None) -> None:
         stream = self._client.open_stream("Watch")
         self._create.start_revision = self.cursor + 1
-        asking: asyncio.Task[None] | None = None
+        polling: asyncio.Task[None] | None = None
         try:
             await stream.write(CLASSES["WatchRequest"](create_request=self._create))
             if progress_interval is not None:
-                asking = asyncio.create_task(self._poll_progress(stream, progress_interval))
+                polling = asyncio.create_task(self._poll_progress(stream, progress_interval))
             while (response := await stream.read()) is not grpc.aio.EOF:
                 catching_up = self.cursor < self._store_revision
                 self._buffer_response(response, bounded=not catching_up)
@@ -121,8 +121,8 @@ class EtcdWatch:
                 if response.canceled:
                     return
         finally:
-            if asking is not None:
-                asking.cancel()
+            if polling is not None:
+                polling.cancel()
             stream.cancel()
 
     async def _poll_progress(self, stream: Any, period: float) -> None:

@@ -49,24 +49,24 @@ NO_EXTRA_VALUES: Mapping[bytes, bytes] = MappingProxyType({})
 def save_copy(source: sqlite3.Connection, target: Path) -> int:
     """Copy the state that `source` reads now into the file `target`; returns the revision of the copy."""
 
-    def copied(copy: sqlite3.Connection) -> None:
+    def copy_database(copy: sqlite3.Connection) -> None:
         source.backup(copy)
         # A backup is one file: without this it would need a log beside it.
         copy.execute("PRAGMA journal_mode = DELETE")
 
-    return _build_file(target, copied)
+    return _build_file(target, copy_database)
 
 
 def build_backup(rows: Sequence[Row], head: StoreHead, target: Path) -> int:
     """Build a backup of rows from another store, one for each key, ordered by their numbers."""
 
-    def filled(new: sqlite3.Connection) -> None:
+    def fill_database(new: sqlite3.Connection) -> None:
         create_tables(new, head)
         new.execute("BEGIN IMMEDIATE")
         _insert_rows(new, rows)
         new.execute("COMMIT")
 
-    return _build_file(target, filled)
+    return _build_file(target, fill_database)
 
 
 def restore_backup(

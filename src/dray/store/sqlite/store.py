@@ -199,8 +199,8 @@ class SqliteStore(AsyncCloseMixin):
                 sender.set_result(outcome)
 
     def _flush_gets(self) -> None:
-        asked, self._pending_gets = self._pending_gets, []
-        reading = self._loop.create_task(self._resolve_gets(asked))
+        pending, self._pending_gets = self._pending_gets, []
+        reading = self._loop.create_task(self._resolve_gets(pending))
         self._get_tasks.add(reading)
         reading.add_done_callback(self._get_tasks.discard)
 

@@ -214,12 +214,12 @@ class SqliteWriter:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error as worse:
             failure = self._translate_error(worse)
-        told: StoreError = failure
+        reported: StoreError = failure
         if not isinstance(failure, StoreWriteError):
             self._failure = failure
-            told = OutcomeUnknownError(f"it is unknown whether the write happened: {failure}")
+            reported = OutcomeUnknownError(f"it is unknown whether the write happened: {failure}")
         for job in jobs:
-            job.outcome, job.batch = told, None
+            job.outcome, job.batch = reported, None
 
     def _translate_error(self, error: Exception) -> StoreError:
         code = getattr(error, "sqlite_errorcode", None)

@@ -154,7 +154,7 @@ def test_the_page_of_a_cluster() -> None:
         "",
         "POD        STATE     WHY",
         "ml/later   waiting   no device",
-        "hint: `dray explain pod/later -n ml` tells the whole reason",
+        "hint: `dray explain pod/later -n ml` shows the whole reason",
     ]
 
 
@@ -184,7 +184,7 @@ def test_what_is_not_ready_says_why() -> None:
         "ml/ending     failed      n",
         "ml/crashing   not ready   other",
         "ml/crashing is not ready: containers with unready status: [c]",
-        "hint: `kubectl describe pod/crashing -n ml` tells what its containers wait for",
+        "hint: `kubectl describe pod/crashing -n ml` shows what its containers wait for",
     ]
 
 
@@ -202,7 +202,7 @@ def test_a_page_fits_the_terminal_it_is_shown_in() -> None:
         "",
         "POD        STATE     WHY",
         "ml/later   waiting   no device no device no dev…",
-        "hint: `dray explain pod/later -n ml` tells the whole reason",
+        "hint: `dray explain pod/later -n ml` shows the whole reason",
     ]
     wide = list(render_overview(now, 250))
     assert wide[1] == "a      ready   0      gpu.example.com □□ 0/2   gpu.example.com □ 0/1"

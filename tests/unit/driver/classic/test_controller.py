@@ -32,7 +32,7 @@ from tests.unit.driver.driver_server import serve_for_drivers, wait_until
 
 
 @pytest.mark.req("K3063-151", "K3063-053")
-def test_an_immediate_claim_is_allocated_where_there_is_room_and_held_by_a_finalizer() -> None:
+def test_an_immediate_claim_is_allocated_on_a_node_with_a_free_unit_and_held_by_a_finalizer() -> None:
     async def scenario(cluster: ClassicCluster) -> None:
         async with cluster.run_controller():
             await cluster.create_claim("one", mode="Immediate", size=2)

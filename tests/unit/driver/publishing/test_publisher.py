@@ -278,7 +278,7 @@ def test_in_a_rolling_update_the_older_process_leaves_alone_what_the_newer_one_w
 
 def test_a_driver_of_another_name_is_refused_for_good() -> None:
     async def scenario(world: DriverServer) -> None:
-        with pytest.raises(ForbiddenError, match="speaks for driver"):
+        with pytest.raises(ForbiddenError, match="may act for driver"):
             await world.publisher(world.connect(driver="other.example.com")).publish([device("a")])
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""Where the claim office of a node agent may die, by the names that it tells when it passes."""
+"""The crash points of the claim preparer, by the names it passes to `crash_point`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in this process, the claim office of a node on it, and drivers in memory that fail when told."""
+"""A server and the claim preparer of a node in this process, with in-memory drivers that can fail."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ POD = get_kind("Pod")
 
 
 class MemoryDriver:
-    """A driver that remembers what it was asked, and what it has in its hands."""
+    """A driver that remembers its calls and the claims it has prepared."""
 
     def __init__(self, name: str = GPU, *, classic: bool = False) -> None:
         self.name = name
@@ -56,54 +56,54 @@ class MemoryDriver:
         """Each call, with the names of its claims."""
         self.refs: list[ClaimRef] = []
         """What it was told in the last call."""
-        self.hands: set[str] = set()
+        self.prepared: set[str] = set()
         """Names of the claims that are set up."""
         self.fails: dict[str, str] = {}
-        """What to say instead of yes, by the name of the claim or the verb."""
+        """Errors of replies, by the name of the claim or the verb."""
         self.silent = False
-        """Do the work, and let nobody know."""
+        """Do the work without a reply."""
         self.open = asyncio.Event()
         self.open.set()
         self.reached = asyncio.Event()
         """Set when a call has come."""
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, PrepareOutcome]:
-        await self._come("prepare", claims)
-        return {each.uid: self._prepared(each) for each in claims}
+        await self._receive("prepare", claims)
+        return {each.uid: self._prepare(each) for each in claims}
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, UnprepareOutcome]:
-        await self._come("unprepare", claims)
-        return {each.uid: self._unprepared(each) for each in claims}
+        await self._receive("unprepare", claims)
+        return {each.uid: self._unprepare(each) for each in claims}
 
     def watch_health(self) -> None:
         return None
 
-    async def _come(self, verb: str, claims: Sequence[ClaimRef]) -> None:
+    async def _receive(self, verb: str, claims: Sequence[ClaimRef]) -> None:
         self.calls.append((verb, tuple(each.name for each in claims)))
         self.refs = list(claims)
         self.reached.set()
         await self.open.wait()
 
-    def _prepared(self, claim: ClaimRef) -> PrepareOutcome:
-        said = self.fails.get("prepare") or self.fails.get(claim.name)
-        if said:
-            return DriverCallFailure(DriverCallFault.REFUSED, said)
-        self.hands.add(claim.name)
+    def _prepare(self, claim: ClaimRef) -> PrepareOutcome:
+        error = self.fails.get("prepare") or self.fails.get(claim.name)
+        if error:
+            return DriverCallFailure(DriverCallFault.REFUSED, error)
+        self.prepared.add(claim.name)
         if self.silent:
             return DriverCallFailure(DriverCallFault.NO_ANSWER, "nobody answered")
         cdi = f"{self.name}/claim={claim.uid}"
         return (PreparedDevice(request_names=("gpu",), pool=NODE, device="gpu-0", cdi=(cdi,)),)
 
-    def _unprepared(self, claim: ClaimRef) -> UnprepareOutcome:
-        said = self.fails.get("unprepare")
-        if said:
-            return DriverCallFailure(DriverCallFault.REFUSED, said)
-        self.hands.discard(claim.name)
+    def _unprepare(self, claim: ClaimRef) -> UnprepareOutcome:
+        error = self.fails.get("unprepare")
+        if error:
+            return DriverCallFailure(DriverCallFault.REFUSED, error)
+        self.prepared.discard(claim.name)
         return DriverCallFailure(DriverCallFault.NO_ANSWER, "nobody answered") if self.silent else None
 
 
 class Registered:
-    """The drivers that are there now."""
+    """The registered drivers."""
 
     def __init__(self, *drivers: MemoryDriver) -> None:
         self.drivers = list(drivers)
@@ -116,11 +116,11 @@ class Registered:
 
 
 class Died(BaseException):
-    """The agent was killed at a point."""
+    """The agent was killed at a crash point."""
 
 
 class Site(World):
-    """A node with drivers, and the agents that come and go on it."""
+    """A node with drivers, and its consecutive agents."""
 
     def __init__(self, reach: Reach, directory: Path) -> None:
         super().__init__(reach)
@@ -130,55 +130,55 @@ class Site(World):
         self.boot = "boot-1"
         self.notes: dict[str, str] = {}
         """Annotations of the node."""
-        self.minds_claims = True
-        """Whether agents look after claims."""
-        self.dies_at = ""
+        self.prepares_claims = True
+        """Whether agents prepare claims."""
+        self.crash_at = ""
         self.points: list[str] = []
-        """The points that agents have come to."""
+        """The crash points that agents have passed."""
         self.log: list[str] = []
         self.transport = Unruly(
             LocalTransport(reach.server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED))
         )
-        self.tempo = TimeSource()
-        self.office: PodClaimPreparer
+        self.time_source = TimeSource()
+        self.preparer: PodClaimPreparer
 
     def _node(self) -> Node:
         return Node(metadata=ObjectMeta(name=NODE, labels={"zone": "here"}, annotations=dict(self.notes)))
 
     def _crash(self, point: str) -> None:
         self.points.append(point)
-        if point == self.dies_at:
+        if point == self.crash_at:
             raise Died(point)
 
     @asynccontextmanager
     async def agent(self, *pods: Pod, running: bool = True) -> AsyncIterator[PodClaimPreparer]:
-        """An agent while the block lasts; it awakens with these pods, and does its errands."""
+        """An agent inside the block; it recovers with these pods, and releases claims in the background."""
         client = Client(self.transport, ClientOptions(max_attempts=1))
         recorder = EventRecorder(client, "dray-node", NODE)
-        choices = ClaimPreparerOptions(
+        options = ClaimPreparerOptions(
             self._node,
             self.checkpoint,
             self.registered,
             self.boot,
-            self.tempo,
-            prepare_claims=self.minds_claims,
+            self.time_source,
+            prepare_claims=self.prepares_claims,
             log=lambda what, **fields: self.log.append(f"{what} {fields}"),
             crash_point=self._crash,
         )
-        office = self.office = PodClaimPreparer(client, recorder, choices)
-        await office.recover(pods)
-        tasks = [asyncio.create_task(office.run())] if running else []
+        preparer = self.preparer = PodClaimPreparer(client, recorder, options)
+        await preparer.recover(pods)
+        tasks = [asyncio.create_task(preparer.run())] if running else []
         try:
-            yield office
+            yield preparer
         finally:
-            await office.close()
+            await preparer.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await recorder.write_due(everything=True)
 
-    def cut(self, *parts: str, methods: str = "") -> None:
-        """Let no request come through whose path has one of these parts; none given: all of them."""
+    def cut_connection(self, *parts: str, methods: str = "") -> None:
+        """Fail requests whose path has one of these parts; without parts, all of them."""
 
         async def refuse(request: TransportRequest) -> None:
             if (not parts or any(part in request.path for part in parts)) and (
@@ -188,19 +188,19 @@ class Site(World):
 
         self.transport.before = refuse
 
-    def mend(self) -> None:
+    def restore_connection(self) -> None:
         async def pass_on(_request: TransportRequest) -> None:
             return None
 
         self.transport.before = pass_on
 
-    async def claimed(self, name: str, *results: Document, **more: Any) -> ResourceClaim:
+    async def create_claim(self, name: str, *results: Document, **more: Any) -> ResourceClaim:
         """A claim that has devices on this node; one GPU of its own name when nothing else is said."""
         await self.make(claim(name))
-        await self.allocated(name, *(results or (result(device=name),)), **more)
+        await self.set_allocation(name, *(results or (result(device=name),)), **more)
         return await self.claim(name)
 
-    async def allocated(self, name: str, *results: Document, **more: Any) -> None:
+    async def set_allocation(self, name: str, *results: Document, **more: Any) -> None:
         status = {"status": {"allocation": {"devices": {"results": list(results)}, **more}}}
         await self.client.patch(ResourceClaim, name, MergePatch(status), "default", subresource="status")
 
@@ -210,7 +210,7 @@ class Site(World):
         change = MergePatch({"status": {"reservedFor": consumers}})
         await self.client.patch(ResourceClaim, name, change, "default", subresource="status")
 
-    async def bound(self, name: str, *claims: str, reserved: bool = True, **spec: Any) -> Pod:
+    async def create_bound_pod(self, name: str, *claims: str, reserved: bool = True, **spec: Any) -> Pod:
         """A pod that uses claims, reserved for it and bound to this node."""
         await self.make(pod(name, *(by_name(each, f"e{i}") for i, each in enumerate(claims)), **spec))
         for each in claims if reserved else ():
@@ -219,29 +219,34 @@ class Site(World):
         await self.bind(name, NODE)
         return await self.pod(name)
 
-    async def standing(self) -> list[str]:
-        """Names of the claims that the API says this node has."""
+    async def list_announced(self) -> list[str]:
+        """Names of the claims with a Preparation of this node."""
         return sorted(each.spec.claim.name for each in (await self.client.list(Preparation)).items)
 
-    async def nothing_left(self) -> None:
-        """Wait until nothing is held anywhere."""
+    async def wait_until_empty(self) -> None:
+        """Wait until nothing is recorded, announced or prepared."""
 
         async def left() -> list[object]:
-            return [*self.office.record.claims, *await self.standing(), *self.gpu.hands, *self.nic.hands]
+            return [
+                *self.preparer.record.claims,
+                *await self.list_announced(),
+                *self.gpu.prepared,
+                *self.nic.prepared,
+            ]
 
         await self.until(left, lambda found: not found)
 
-    async def ready(self, *pods: Pod) -> None:
+    async def prepare_all(self, *pods: Pod) -> None:
         """Prepare pods, which must succeed."""
         for each in pods:
-            answer = await self.office.prepare(each)
-            assert answer == ClaimsReady(), answer
+            outcome = await self.preparer.prepare(each)
+            assert outcome == ClaimsReady(), outcome
 
-    async def released(self, *pods: Pod) -> None:
+    async def release_all(self, *pods: Pod) -> None:
         """Release pods, which must succeed."""
         for each in pods:
-            answer = await self.office.release(each.metadata.uid)
-            assert answer is None, answer
+            outcome = await self.preparer.release(each.metadata.uid)
+            assert outcome is None, outcome
 
 
 def result(driver: str = GPU, device: str = "gpu-0", **more: Any) -> Document:
@@ -249,10 +254,10 @@ def result(driver: str = GPU, device: str = "gpu-0", **more: Any) -> Document:
     return {"request": "gpu", "driver": driver, "pool": NODE, "device": device, **more}
 
 
-def why(answer: ClaimsReady | ClaimsRefused | ClaimsPending | None) -> tuple[str, str]:
-    """The word and the sentence of an answer that is no."""
-    assert isinstance(answer, ClaimsRefused | ClaimsPending), answer
-    return answer.reason.value, answer.message
+def why(outcome: ClaimsReady | ClaimsRefused | ClaimsPending | None) -> tuple[str, str]:
+    """The reason and the message of an outcome that is not ready."""
+    assert isinstance(outcome, ClaimsRefused | ClaimsPending), outcome
+    return outcome.reason.value, outcome.message
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The file in which the agent's record survives; what becomes of damaged ones is in test_claims_recovery."""
+"""The checkpoint file of the agent's record; damaged files are in test_preparer_recovery."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_what_was_stored_is_loaded(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_file_that_is_not_there_is_nobodys_fault(tmp_path):
+def test_a_missing_file_is_no_error(tmp_path):
     assert Checkpoint(tmp_path / "checkpoint").load() == LostCheckpoint("")
 
 
@@ -84,7 +84,7 @@ def test_store_returns_only_when_its_own_record_is_durable(tmp_path):
     assert all(ahead >= 0 for ahead in asyncio.run(staggered()))
 
 
-def test_who_stops_waiting_does_not_stop_the_write(tmp_path):
+def test_a_cancelled_caller_does_not_stop_the_write(tmp_path):
     checkpoint = Checkpoint(tmp_path / "checkpoint")
 
     async def impatient() -> None:
@@ -97,7 +97,7 @@ def test_who_stops_waiting_does_not_stop_the_write(tmp_path):
     assert Checkpoint(tmp_path / "checkpoint").load() == numbered(2)
 
 
-def test_a_disk_that_refuses_is_told_to_everybody_who_waits_and_tried_again(tmp_path):
+def test_every_waiting_caller_gets_the_error_of_a_disk_and_the_next_one_retries(tmp_path):
     home = tmp_path / "home"
     checkpoint = Checkpoint(home / "checkpoint")
 

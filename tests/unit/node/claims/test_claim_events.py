@@ -1,4 +1,4 @@
-"""Events about claims: each thing once."""
+"""Events about claims, each recorded once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def failed(message: str) -> ClaimsPending:
     return ClaimsPending(NotReadyReason.PREPARE_FAILED, message)
 
 
-def test_the_same_thing_is_told_once_and_another_thing_again():
+def test_a_repeated_event_is_recorded_once_until_another_one():
     telling = PodClaimEvents(notes := Notes())  # type: ignore[arg-type]
     for message in ("no", "no", "other", "no"):
         telling.record_prepare_failure(POD, failed(message))
@@ -42,7 +42,7 @@ def test_times_addresses_and_identifiers_make_no_news_but_names_do():
     assert [note[:5] for *_, note in notes.told] == ["gpu-1", "gpu-2"]
 
 
-def test_what_ended_and_comes_again_is_told_again():
+def test_an_event_is_recorded_again_after_a_success():
     telling = PodClaimEvents(notes := Notes())  # type: ignore[arg-type]
     telling.record_prepare_failure(POD, failed("no"))
     telling.forget("u")
@@ -60,7 +60,7 @@ def test_an_event_is_one_short_line():
     assert len(note.encode()) <= 400
 
 
-def test_giving_up_is_told_to_the_pods_that_waited():
+def test_abandoned_devices_are_an_event_of_the_pods_that_waited():
     telling = PodClaimEvents(notes := Notes())  # type: ignore[arg-type]
     telling.record_release_failure(POD, failed("driver d is not registered"))
     telling.record_abandoned(

@@ -85,7 +85,7 @@ def test_what_is_not_prepared_in_this_boot_is_not_in_hand():
     assert find_unprepared_entries(ALL, "a", ("gpus", "again")) == ()
 
 
-def test_devices_are_told_with_driver_and_place():
+def test_devices_have_driver_pool_and_name():
     claims = [ContainerClaim(name="gpus", request="second")]
     held = record(part("d", device("two", "second")))
     assert list_container_devices(held, "a", claims) == (

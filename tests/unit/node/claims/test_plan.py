@@ -64,7 +64,7 @@ def test_drivers_are_asked_together_and_only_those_that_are_there():
     assert x.users == (ClaimUser(uid="a", namespace="ns", name="pod-a", entries=("entry-x",)),)
 
 
-def test_nothing_is_announced_that_nobody_is_asked_for():
+def test_only_claims_with_driver_calls_are_announced():
     record, calls = plan.begin_preparing(ClaimsRecord(), A, (wants("x", "d"),), set(), True)
     assert calls == ()
     assert not record.claims[0].announced
@@ -81,7 +81,7 @@ def test_classic_claims_are_not_announced_and_go_to_the_driver_of_their_protocol
     assert [held.announced for held in record.claims] == [False, True]
 
 
-def test_who_said_yes_is_not_asked_again():
+def test_a_driver_that_has_prepared_a_claim_is_not_called_again():
     wanted = (wants("x", "d", "e"),)
     record, _ = plan.begin_preparing(ClaimsRecord(), A, wanted, {D, E}, True)
     record = plan.record_prepared(record, "d", {"x": made("1")})
@@ -94,7 +94,7 @@ def test_who_said_yes_is_not_asked_again():
     assert done.claims[0].parts[1].error == ""
 
 
-def test_calls_that_were_not_made_leave_those_alone_who_were_asked_before():
+def test_withdrawing_calls_keeps_parts_that_were_called_before():
     wanted = (wants("x", "d"),)
     first, calls = plan.begin_preparing(ClaimsRecord(), A, wanted, {D}, True)
     assert plan.withdraw_calls(first, calls).claims[0].parts[0].state is NodeClaimStage.WANTED
@@ -102,14 +102,14 @@ def test_calls_that_were_not_made_leave_those_alone_who_were_asked_before():
     assert plan.withdraw_calls(second, again).claims[0].parts[0].state is NodeClaimStage.PREPARING
 
 
-def test_an_answer_that_comes_when_nobody_waits_for_it_changes_nothing():
+def test_a_late_outcome_changes_nothing():
     record = plan.release_pod(begun(wants("x", "d")), "a")
     assert plan.record_prepared(record, "d", {"x": made("1"), "unknown": made("2")}) == record
     used = begun(wants("x", "d"))
     assert plan.record_unprepared(used, "d", {"x": None, "unknown": None}) == used
 
 
-def test_an_error_of_a_driver_that_has_gone_is_no_news():
+def test_the_error_of_a_driver_that_is_not_registered_any_more_is_cleared():
     wanted = (wants("x", "d"),)
     record, _ = plan.begin_preparing(ClaimsRecord(), A, wanted, {D}, True)
     record, calls = plan.begin_preparing(plan.record_prepared(record, "d", {"x": NO}), A, wanted, set(), True)
@@ -143,7 +143,7 @@ def test_a_classic_driver_gets_back_what_it_returned():
     assert plan.plan_unprepare_calls(rebooted.claims, {DriverKey("d", True)}) == (call,)
 
 
-def test_a_pod_that_comes_while_a_claim_is_given_back_waits():
+def test_a_new_pod_waits_while_its_claim_is_released():
     record = plan.release_pod(begun(wants("x", "d")), "a")
     answer = plan.find_obstacle(record, (wants("x", "d"),))
     assert isinstance(answer, ClaimsPending)
@@ -185,7 +185,7 @@ def test_the_same_device_name_of_another_driver_is_another_device():
     assert plan.find_obstacle(held, (wants("y", "e", keys=(key(),)),)) is None
 
 
-def test_a_device_that_is_given_back_is_waited_for():
+def test_a_pod_waits_for_a_device_in_release():
     record = plan.release_pod(begun(wants("x", "d", keys=(key(),))), "a")
     answer = plan.find_obstacle(record, (wants("y", "d", keys=(key(),)),))
     assert isinstance(answer, ClaimsPending)

@@ -1,4 +1,4 @@
-"""Names of preparations, and what they say."""
+"""Names and content of Preparations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dray.values.names import check_dns_subdomain
 UID = "0b5c2a4e-6f0f-4c58-9a53-0d3a5c8f9c11"
 
 
-def test_a_name_says_claim_and_node():
+def test_a_name_contains_claim_and_node():
     assert build_preparation_name(UID, "node-a.example.com") == f"{UID}.node-a.example.com"
 
 

@@ -1,4 +1,4 @@
-"""Pods that come and go while drivers fail, agents die and machines reboot: the whole office, by seeds.
+"""Pods that come and go while drivers fail, agents crash and machines reboot: the claim preparer, by seeds.
 
 What drivers have and which containers run is kept beside the agent. No pod runs unless drivers have set up
 all its claims in this boot; no claim is taken down while a pod with it runs; in the end nothing is left.
@@ -18,7 +18,7 @@ from dray.node.claims.outcomes import ClaimsReady
 from dray.node.claims.preparer import PodClaimPreparer
 from tests.unit.node.claims.node_site import NIC, MemoryDriver, Site, result, site
 
-PODS, CLAIMS, LIVES = 12, 5, 6
+PODS, CLAIMS, AGENTS = 12, 5, 6
 
 
 class Moody(MemoryDriver):
@@ -30,25 +30,25 @@ class Moody(MemoryDriver):
         self.calm = False
         self.this_boot: set[str] = set()
 
-    async def _come(self, verb, claims):
+    async def _receive(self, verb, claims):
         if verb == "unprepare":
             used = {name for names in self.running.values() for name in names}
             assert not used & {each.name for each in claims}, f"{claims} are taken down under {self.running}"
-        await super()._come(verb, claims)
+        await super()._receive(verb, claims)
         await asyncio.sleep(self.chance.choice((0, 0, 0.002, 0.01)))
         mood = 1.0 if self.calm else self.chance.random()
         self.silent = mood < 0.15
         self.fails = {verb: "not today"} if mood > 0.15 and mood < 0.3 else {}
 
-    def _prepared(self, claim):
-        outcome = super()._prepared(claim)
-        if claim.name in self.hands:
+    def _prepare(self, claim):
+        outcome = super()._prepare(claim)
+        if claim.name in self.prepared:
             self.this_boot.add(claim.name)
         return outcome
 
-    def _unprepared(self, claim):
-        outcome = super()._unprepared(claim)
-        if claim.name not in self.hands:
+    def _unprepare(self, claim):
+        outcome = super()._unprepare(claim)
+        if claim.name not in self.prepared:
             self.this_boot.discard(claim.name)
         return outcome
 
@@ -63,7 +63,7 @@ class Churn:
         self.ending: set[str] = set()
         here.gpu, here.nic = (Moody(name, chance, self.running) for name in (here.gpu.name, NIC))
         here.registered.drivers = [here.gpu, here.nic]
-        here.tempo = TimeSource(sleep=lambda seconds: asyncio.sleep(seconds / 100))
+        here.time_source = TimeSource(sleep=lambda seconds: asyncio.sleep(seconds / 100))
         self.pods: dict[str, tuple[Pod, tuple[str, ...]]] = {}
 
     @property
@@ -74,24 +74,24 @@ class Churn:
         names = [f"c{number}" for number in range(CLAIMS)]
         for number, name in enumerate(names):
             more = (result(NIC, f"nic-{number}"),) if number % 2 else ()
-            await self.here.claimed(name, result(device=f"gpu-{number}"), *more)
+            await self.here.create_claim(name, result(device=f"gpu-{number}"), *more)
         for number in range(PODS):
             used = tuple(self.chance.sample(names, self.chance.choice((1, 1, 2))))
-            self.pods[f"p{number}"] = await self.here.bound(f"p{number}", *used), used
+            self.pods[f"p{number}"] = await self.here.create_bound_pod(f"p{number}", *used), used
 
-    async def live(self, office: PodClaimPreparer, name: str) -> None:
+    async def live(self, preparer: PodClaimPreparer, name: str) -> None:
         """The life of a pod, taken up where an earlier agent left it."""
         pod, used = self.pods[name]
         uid = pod.metadata.uid
         if name not in self.ending:
-            while not isinstance(await office.prepare(pod), ClaimsReady):
-                await office.wait_for_retry(uid)
+            while not isinstance(await preparer.prepare(pod), ClaimsReady):
+                await preparer.wait_for_retry(uid)
             self.start(name, used)
             await asyncio.sleep(self.chance.random() / 20)
             self.ending.add(name)
         self.running.pop(name, None)
-        while await office.release(uid) is not None:
-            await office.wait_for_retry(uid)
+        while await preparer.release(uid) is not None:
+            await preparer.wait_for_retry(uid)
         self.over.add(name)
 
     def start(self, name: str, used: tuple[str, ...]) -> None:
@@ -102,13 +102,13 @@ class Churn:
         self.running[name] = used
 
     async def agent(self, *, seconds: float | None) -> None:
-        """One agent, which dies after some time, or lives until all pods are over."""
+        """One agent, which crashes after some time, or runs until all pods are finished."""
         left = [name for name in self.pods if name not in self.over]
-        async with self.here.agent(*(self.pods[name][0] for name in left)) as office:
-            lives = asyncio.gather(*(self.live(office, name) for name in left))
+        async with self.here.agent(*(self.pods[name][0] for name in left)) as preparer:
+            runs = asyncio.gather(*(self.live(preparer, name) for name in left))
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await lives
+                    await runs
                     assert seconds is None or self.over == set(self.pods)
 
     def reboot(self) -> None:
@@ -123,7 +123,7 @@ async def test_nothing_is_missed_whatever_happens(tmp_path, seed):
     async with site(tmp_path) as here:
         churn = Churn(here, Random(seed))
         await churn.populate()
-        for _ in range(LIVES):
+        for _ in range(AGENTS):
             await churn.agent(seconds=churn.chance.random() / 4)
             happens = churn.chance.choice(("nothing", "reboot", "loss"))
             if happens == "reboot":
@@ -136,4 +136,4 @@ async def test_nothing_is_missed_whatever_happens(tmp_path, seed):
             await churn.agent(seconds=None)
         assert churn.over == set(churn.pods)
         async with here.agent():
-            await here.nothing_left()
+            await here.wait_until_empty()

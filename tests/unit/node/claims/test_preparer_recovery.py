@@ -1,4 +1,4 @@
-"""Agents that die at every point, and checkpoints that are lost, torn, old, or from the future."""
+"""Agents that crash at every point, and checkpoints that are lost, torn, old, or of a later version."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tests.unit.node.claims.node_site import NIC, NODE, POD, Died, Site, result,
 
 async def life(here: Site, one: Pod) -> None:
     """What an agent does with a pod, from beginning to end."""
-    while not isinstance(await here.office.prepare(one), ClaimsReady):
-        await here.office.wait_for_retry(one.metadata.uid)
-    assert here.gpu.hands == {"c"}
-    await here.released(one)
-    await here.office._releaser.process_pending()
+    while not isinstance(await here.preparer.prepare(one), ClaimsReady):
+        await here.preparer.wait_for_retry(one.metadata.uid)
+    assert here.gpu.prepared == {"c"}
+    await here.release_all(one)
+    await here.preparer._releaser.process_pending()
 
 
 async def test_these_are_all_points_at_which_an_agent_can_die(tmp_path):
     async with site(tmp_path) as here:
-        await here.claimed("c")
-        a = await here.bound("a", "c")
+        await here.create_claim("c")
+        a = await here.create_bound_pod("a", "c")
         async with here.agent(running=False):
             await life(here, a)
         assert set(here.points) == {*POINTS, "awakened, not kept", "awakened, kept"}
@@ -45,25 +45,25 @@ async def test_an_agent_that_dies_misses_nothing(tmp_path, point, force):
     With `force` the pod is gone when the next agent comes, so that only its record knows of it.
     """
     async with site(tmp_path) as here:
-        await here.claimed("c")
-        a = await here.bound("a", "c")
-        here.dies_at = point
+        await here.create_claim("c")
+        a = await here.create_bound_pod("a", "c")
+        here.crash_at = point
         async with here.agent(running=False):
             with pytest.raises(Died):
                 await life(here, a)
-        here.dies_at = ""
+        here.crash_at = ""
         if force:
             await here.delete("a")
         async with here.agent(*(() if force else (a,))):
-            in_hands = {held.name for held in here.office.record.claims if held.parts}
-            assert here.gpu.hands <= in_hands
+            in_hands = {held.name for held in here.preparer.record.claims if held.parts}
+            assert here.gpu.prepared <= in_hands
             if force:
-                for uid in here.office.list_users():
-                    assert await here.office.release(uid) is None
-                await here.nothing_left()
+                for uid in here.preparer.list_users():
+                    assert await here.preparer.release(uid) is None
+                await here.wait_until_empty()
             else:
                 await life(here, a)
-                await here.nothing_left()
+                await here.wait_until_empty()
         last = [verb for verb, _ in here.gpu.calls][-1:]
         assert last in ([], ["unprepare"])
 
@@ -100,40 +100,40 @@ DAMAGES = (torn, flipped, foreign, deleted, empty, not_a_record, forgotten_versi
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_lost_record_is_made_anew_and_everything_is_prepared_again(tmp_path, damage):
+async def test_a_lost_record_is_rebuilt_and_everything_is_prepared_again(tmp_path, damage):
     async with site(tmp_path) as here:
-        await here.claimed("c", result(), result(NIC, "nic-0"))
-        await here.claimed("d", result(device="gpu-1"))
-        a, b = await here.bound("a", "c"), await here.bound("b", "c", "d")
+        await here.create_claim("c", result(), result(NIC, "nic-0"))
+        await here.create_claim("d", result(device="gpu-1"))
+        a, b = await here.create_bound_pod("a", "c"), await here.create_bound_pod("b", "c", "d")
         async with here.agent():
-            await here.ready(a, b)
+            await here.prepare_all(a, b)
         damage(here)
         before = len(here.gpu.calls)
         async with here.agent(a, b):
-            held = {each.name: (each.state, len(each.users)) for each in here.office.record.claims}
+            held = {each.name: (each.state, len(each.users)) for each in here.preparer.record.claims}
             assert held == {"c": (NodeClaimStage.PREPARING, 2), "d": (NodeClaimStage.PREPARING, 1)}
-            await here.ready(a, b)
+            await here.prepare_all(a, b)
             assert [verb for verb, _ in here.gpu.calls[before:]] == ["prepare", "prepare"]
-            await here.released(a)
-            assert here.gpu.hands == {"c", "d"}
-            await here.released(b)
-            await here.nothing_left()
+            await here.release_all(a)
+            assert here.gpu.prepared == {"c", "d"}
+            await here.release_all(b)
+            await here.wait_until_empty()
         kept = [path.name for path in here.checkpoint.parent.glob("claims.json.damaged-*")]
         assert kept == ([] if damage is deleted else ["claims.json.damaged-1"])
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_lost_record_gives_back_what_no_pod_uses_any_more(tmp_path, damage):
+async def test_a_lost_record_is_rebuilt_and_unused_claims_are_released(tmp_path, damage):
     """The pod was deleted by force and its claim with it: the node's own word in the API is all there is."""
     async with site(tmp_path) as here:
-        await here.claimed("c", result(), result(NIC, "nic-0"))
-        a = await here.bound("a", "c")
+        await here.create_claim("c", result(), result(NIC, "nic-0"))
+        a = await here.create_bound_pod("a", "c")
         async with here.agent():
-            await here.ready(a)
+            await here.prepare_all(a)
         damage(here)
         await here.delete("a")
         async with here.agent():
-            await here.nothing_left()
+            await here.wait_until_empty()
         assert here.gpu.calls[-1] == here.nic.calls[-1] == ("unprepare", ("c",))
 
 
@@ -141,23 +141,23 @@ async def test_a_record_that_is_too_old_is_made_whole(tmp_path):
     """Somebody put back yesterday's copy: what was prepared since is known, what was given back is asked."""
     async with site(tmp_path) as here:
         for name in ("before", "since"):
-            await here.claimed(name)
-        a, b = await here.bound("a", "before"), await here.bound("b", "since")
+            await here.create_claim(name)
+        a, b = await here.create_bound_pod("a", "before"), await here.create_bound_pod("b", "since")
         async with here.agent():
-            await here.ready(a)
+            await here.prepare_all(a)
             shutil.copy(here.checkpoint, tmp_path / "copy")
-            await here.released(a)
-            await here.ready(b)
-            await here.until(here.standing, lambda found: found == ["since"])
+            await here.release_all(a)
+            await here.prepare_all(b)
+            await here.until(here.list_announced, lambda found: found == ["since"])
         shutil.copy(tmp_path / "copy", here.checkpoint)
         async with here.agent(a, b):
-            assert {held.name: held.state for held in here.office.record.claims} == {
+            assert {held.name: held.state for held in here.preparer.record.claims} == {
                 "before": NodeClaimStage.PREPARING,
                 "since": NodeClaimStage.PREPARING,
             }
-            await here.ready(b)
-            await here.released(a, b)
-            await here.nothing_left()
+            await here.prepare_all(b)
+            await here.release_all(a, b)
+            await here.wait_until_empty()
 
 
 async def test_a_checkpoint_of_a_later_version_keeps_the_agent_from_starting(tmp_path):
@@ -171,10 +171,10 @@ async def test_a_checkpoint_of_a_later_version_keeps_the_agent_from_starting(tmp
 
 async def test_a_lost_record_waits_for_the_server(tmp_path):
     async with site(tmp_path) as here:
-        await here.claimed("c")
-        a = await here.bound("a", "c")
+        await here.create_claim("c")
+        a = await here.create_bound_pod("a", "c")
         async with here.agent():
-            await here.ready(a)
+            await here.prepare_all(a)
         deleted(here)
         tries: list[object] = []
 
@@ -186,18 +186,18 @@ async def test_a_lost_record_waits_for_the_server(tmp_path):
         here.transport.before = away
         async with here.agent(a):
             assert len(tries) == 2
-            assert [held.name for held in here.office.record.claims] == ["c"]
+            assert [held.name for held in here.preparer.record.claims] == ["c"]
 
 
 async def test_a_whole_record_does_not_wait_for_the_server(tmp_path):
     async with site(tmp_path) as here:
-        await here.claimed("c")
-        a = await here.bound("a", "c")
+        await here.create_claim("c")
+        a = await here.create_bound_pod("a", "c")
         async with here.agent():
-            await here.ready(a)
-        here.cut()
+            await here.prepare_all(a)
+        here.cut_connection()
         async with here.agent(a):
-            await here.ready(a)
+            await here.prepare_all(a)
         assert len(here.gpu.calls) == 1
 
 
@@ -207,28 +207,28 @@ async def test_a_pod_that_cannot_be_understood_any_more_keeps_what_might_be_its_
         await here.make(template("t"))
         document = await here.make(pod("p", by_template("gpu")))
         await here.make(claim("made", ownerReferences=[owner(document, controller=True)]))
-        await here.allocated("made", result())
+        await here.set_allocation("made", result())
         await here.reserve("made", "p")
         said = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "made"}]}}
         await here.client.patch(POD, "p", MergePatch(said), "default", subresource="status")
         await here.bind("p", NODE)
         async with here.agent():
-            await here.ready(await here.pod("p"))
+            await here.prepare_all(await here.pod("p"))
         deleted(here)
         wiped = {"status": {"resourceClaimStatuses": None}}
         await here.client.patch(POD, "p", MergePatch(wiped), "default", subresource="status")
         seen = await here.pod("p")
         async with here.agent(seen):
-            assert list(here.office.list_users()) == [seen.metadata.uid]
-            assert here.gpu.hands == {"made"}
-            await here.released(seen)
-            await here.nothing_left()
+            assert list(here.preparer.list_users()) == [seen.metadata.uid]
+            assert here.gpu.prepared == {"made"}
+            await here.release_all(seen)
+            await here.wait_until_empty()
 
 
-async def test_a_preparation_says_whom_to_ask(tmp_path):
+async def test_a_preparation_names_the_drivers_to_call(tmp_path):
     async with site(tmp_path) as here, here.agent():
-        made = await here.claimed("c", result(), result(NIC, "nic-0"))
-        await here.ready(await here.bound("a", "c"))
+        made = await here.create_claim("c", result(), result(NIC, "nic-0"))
+        await here.prepare_all(await here.create_bound_pod("a", "c"))
         [standing] = (await here.client.list(Preparation)).items
         assert standing.metadata.name == f"{made.metadata.uid}.{NODE}"
         assert standing.metadata.annotations == {"dray.dev/drivers": "gpu.example.com,nic.example.com"}
@@ -236,13 +236,11 @@ async def test_a_preparation_says_whom_to_ask(tmp_path):
 
 
 @pytest.mark.parametrize(("node", "claimed"), [("node-b", "c"), (NODE, "d")])
-async def test_a_preparation_of_that_name_that_says_something_else_is_no_announcement(
-    tmp_path, node, claimed
-):
+async def test_a_preparation_of_that_name_with_another_claim_is_no_announcement(tmp_path, node, claimed):
     """Somebody took the name: the server would not keep our devices for us."""
     async with site(tmp_path) as here, here.agent():
-        made = await here.claimed("c")
-        other = {"c": made, "d": await here.claimed("d")}[claimed]
+        made = await here.create_claim("c")
+        other = {"c": made, "d": await here.create_claim("d")}[claimed]
         named = {"namespace": "default", "name": claimed, "uid": other.metadata.uid}
         await here.make(
             {
@@ -252,15 +250,15 @@ async def test_a_preparation_of_that_name_that_says_something_else_is_no_announc
                 "spec": {"nodeName": node, "claim": named},
             }
         )
-        a = await here.bound("a", "c")
-        answer = await here.office.prepare(a)
+        a = await here.create_bound_pod("a", "c")
+        answer = await here.preparer.prepare(a)
         assert getattr(answer, "reason", "") == "PreparationNotWritten"
         assert here.gpu.calls == []
-        await here.released(a)
+        await here.release_all(a)
         if node != NODE:  # what belongs to another node is not ours to delete, and nothing to wait for
             await here.until(lambda: _claims(here), lambda found: not found)
-            assert await here.standing() == [claimed]
+            assert await here.list_announced() == [claimed]
 
 
 async def _claims(here: Site) -> tuple[object, ...]:
-    return here.office.record.claims
+    return here.preparer.record.claims

@@ -1,4 +1,4 @@
-"""The claim office of a node when the server is away, is another one, or has classic claims."""
+"""The claim preparer when the server is unreachable or of another version, or has classic claims."""
 
 from __future__ import annotations
 
@@ -23,59 +23,59 @@ PREPARE, UNPREPARE = ("prepare", ("c",)), ("unprepare", ("c",))
 @pytest.mark.req("K3063-186")
 async def test_pods_that_are_ready_stay_so_while_the_server_is_away(tmp_path):
     async with site(tmp_path) as here, here.agent():
-        await here.claimed("c")
-        await here.claimed("d")
-        a, b = await here.bound("a", "c"), await here.bound("b", "d")
-        await here.ready(a)
-        here.cut()
-        await here.ready(a)
-        assert why(await here.office.prepare(b))[0] == "ClaimNotReadable"
+        await here.create_claim("c")
+        await here.create_claim("d")
+        a, b = await here.create_bound_pod("a", "c"), await here.create_bound_pod("b", "d")
+        await here.prepare_all(a)
+        here.cut_connection()
+        await here.prepare_all(a)
+        assert why(await here.preparer.prepare(b))[0] == "ClaimNotReadable"
         assert here.gpu.calls == [PREPARE]
 
 
 async def test_nothing_is_prepared_that_the_server_does_not_know_of(tmp_path):
     async with site(tmp_path) as here, here.agent():
-        await here.claimed("c")
-        a = await here.bound("a", "c")
-        here.cut("preparations", methods="POST")
-        assert why(await here.office.prepare(a))[0] == "PreparationNotWritten"
+        await here.create_claim("c")
+        a = await here.create_bound_pod("a", "c")
+        here.cut_connection("preparations", methods="POST")
+        assert why(await here.preparer.prepare(a))[0] == "PreparationNotWritten"
         assert here.gpu.calls == []
-        here.mend()
-        await here.ready(a)
+        here.restore_connection()
+        await here.prepare_all(a)
         assert here.gpu.calls == [PREPARE]
 
 
-async def test_pods_end_while_the_server_is_away_and_it_is_told_later(tmp_path):
+async def test_pods_end_while_the_server_is_away_and_preparations_are_deleted_later(tmp_path):
     async with site(tmp_path) as here:
         async with here.agent():
-            await here.claimed("c")
-            a = await here.bound("a", "c")
-            await here.ready(a)
-            here.cut()
-            await here.released(a)
-            assert here.gpu.hands == set()
-            assert here.office.record.claims[0].state is NodeClaimStage.LETTING_GO
-        assert await here.standing() == ["c"]
-        here.mend()
+            await here.create_claim("c")
+            a = await here.create_bound_pod("a", "c")
+            await here.prepare_all(a)
+            here.cut_connection()
+            await here.release_all(a)
+            assert here.gpu.prepared == set()
+            assert here.preparer.record.claims[0].state is NodeClaimStage.LETTING_GO
+        assert await here.list_announced() == ["c"]
+        here.restore_connection()
         async with here.agent():
-            await here.nothing_left()
+            await here.wait_until_empty()
 
 
 async def test_a_claim_that_the_server_does_not_know_to_be_free_yet_can_be_used_again(tmp_path):
     async with site(tmp_path) as here, here.agent():
-        await here.claimed("c")
-        a, b = await here.bound("a", "c"), await here.bound("b", "c")
-        await here.ready(a)
-        here.cut("preparations", methods="DELETE")
-        await here.released(a)
-        await here.ready(b)
+        await here.create_claim("c")
+        a, b = await here.create_bound_pod("a", "c"), await here.create_bound_pod("b", "c")
+        await here.prepare_all(a)
+        here.cut_connection("preparations", methods="DELETE")
+        await here.release_all(a)
+        await here.prepare_all(b)
         assert here.gpu.calls == [PREPARE, UNPREPARE, PREPARE]
-        here.mend()
-        here.office.retry_now()
+        here.restore_connection()
+        here.preparer.retry_now()
         await asyncio.sleep(0.05)
-        assert await here.standing() == ["c"]
-        await here.released(b)
-        await here.nothing_left()
+        assert await here.list_announced() == ["c"]
+        await here.release_all(b)
+        await here.wait_until_empty()
 
 
 async def test_a_server_without_preparations_is_a_server_without_quarantine(tmp_path):
@@ -87,39 +87,39 @@ async def test_a_server_without_preparations_is_a_server_without_quarantine(tmp_
 
         here.transport.before = unknown
         async with here.agent():
-            await here.claimed("c")
-            a = await here.bound("a", "c")
-            await here.ready(a)
-            assert await here.standing() == []
+            await here.create_claim("c")
+            a = await here.create_bound_pod("a", "c")
+            await here.prepare_all(a)
+            assert await here.list_announced() == []
         here.checkpoint.unlink()
         async with here.agent(a):  # without a word in the API, the pods that are bound here count
-            assert here.office.record.claims[0].state is NodeClaimStage.PREPARING
-            await here.ready(a)
-            await here.released(a)
-            assert here.office.record.claims == ()
+            assert here.preparer.record.claims[0].state is NodeClaimStage.PREPARING
+            await here.prepare_all(a)
+            await here.release_all(a)
+            assert here.preparer.record.claims == ()
         assert here.gpu.calls == [PREPARE, PREPARE, UNPREPARE]
 
 
-async def test_a_record_that_cannot_be_written_calls_nobody(tmp_path):
+async def test_no_driver_is_called_while_the_record_cannot_be_written(tmp_path):
     async with site(tmp_path) as here:
         here.checkpoint = tmp_path / "state" / "claims.json"
         here.checkpoint.parent.mkdir()
         async with here.agent():
-            await here.claimed("c")
-            a = await here.bound("a", "c")
+            await here.create_claim("c")
+            a = await here.create_bound_pod("a", "c")
             here.checkpoint.unlink()
             here.checkpoint.parent.rmdir()
-            assert why(await here.office.prepare(a))[0] == "CheckpointNotWritten"
+            assert why(await here.preparer.prepare(a))[0] == "CheckpointNotWritten"
             assert here.gpu.calls == []
             here.checkpoint.parent.mkdir()
-            await here.ready(a)
+            await here.prepare_all(a)
             here.checkpoint.unlink()
             here.checkpoint.parent.rmdir()
-            assert why(await here.office.release(a.metadata.uid))[0] == "CheckpointNotWritten"
+            assert why(await here.preparer.release(a.metadata.uid))[0] == "CheckpointNotWritten"
             assert here.gpu.calls == [PREPARE]
             here.checkpoint.parent.mkdir()
-            await here.released(a)
-            await here.nothing_left()
+            await here.release_all(a)
+            await here.wait_until_empty()
 
 
 # --- classic claims ---
@@ -145,30 +145,30 @@ async def test_a_classic_claim_goes_to_its_driver_and_comes_back_with_what_it_re
         old = MemoryDriver(GPU, classic=True)
         here.registered.drivers.append(old)
         await classic(here)
-        a = await here.bound("a", "c", reserved=False)
+        a = await here.create_bound_pod("a", "c", reserved=False)
         async with here.agent():
-            assert why(await here.office.prepare(a))[0] == "ClaimNotReserved"
+            assert why(await here.preparer.prepare(a))[0] == "ClaimNotReserved"
             await reserve_classic(here, "c", "a")
-            await here.ready(a)
+            await here.prepare_all(a)
             [container] = a.spec.containers
-            [name] = here.office.list_cdi_names(a.metadata.uid, container)
+            [name] = here.preparer.list_cdi_names(a.metadata.uid, container)
         if lost:
             here.checkpoint.unlink()
         async with here.agent(a):
-            await here.ready(a)
-            await here.released(a)
+            await here.prepare_all(a)
+            await here.release_all(a)
             assert old.refs[0].cdi == (name,)
-            assert here.office.record.claims == ()
-        assert old.hands == set()
+            assert here.preparer.record.claims == ()
+        assert old.prepared == set()
         assert here.gpu.calls == []
-        assert await here.standing() == []
+        assert await here.list_announced() == []
 
 
 @pytest.mark.req("K3063-124")
 async def test_a_classic_claim_that_is_not_allocated_is_refused(tmp_path):
     async with site(tmp_path) as here, here.agent():
         await here.make(classic_class(driver=GPU), classic_claim("c"))
-        a = await here.bound("a", "c", reserved=False)
-        reason, message = why(await here.office.prepare(a))
+        a = await here.create_bound_pod("a", "c", reserved=False)
+        reason, message = why(await here.preparer.prepare(a))
         assert reason == "ClaimNotAllocated"
         assert "`Pending`" in message

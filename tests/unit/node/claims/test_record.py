@@ -1,4 +1,4 @@
-"""What the agent remembers: stages, users, and the form in which it is kept."""
+"""The agent's record: stages, users, and its stored form."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_claim_is_prepared_when_all_its_drivers_have_prepared_it(states):
     assert held("x", *states).state is (NodeClaimStage.PREPARED if all_prepared else NodeClaimStage.PREPARING)
 
 
-def test_a_claim_without_drivers_is_prepared_when_somebody_uses_it():
+def test_a_claim_without_drivers_is_prepared_when_a_pod_uses_it():
     assert held("x").state is NodeClaimStage.PREPARED
 
 
@@ -99,6 +99,6 @@ def test_a_record_is_read_as_it_was_written():
     assert msgspec.json.decode(msgspec.json.encode(record), type=ClaimsRecord) == record
 
 
-def test_a_field_that_nobody_knows_is_damage():
+def test_an_unknown_field_is_damage():
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"claims":[{"uid":"x","later":1}]}', type=ClaimsRecord)

@@ -1,4 +1,4 @@
-"""A server goes back to an earlier copy while a node has devices in its hands: the node says what it has."""
+"""A server is restored from a backup while a node holds devices: the node reports them."""
 
 from __future__ import annotations
 
@@ -103,99 +103,99 @@ def far(device: str = "gpu-0") -> dict[str, object]:
     return result(device=device) | {"pool": FABRIC}
 
 
-async def test_a_claim_that_the_copy_does_not_know_keeps_its_device_until_it_is_given_back(tmp_path: Path):
+async def test_a_claim_missing_in_the_backup_keeps_its_device_until_it_is_released(tmp_path: Path):
     async with rewindable(tmp_path) as here, here.agent():
         await here.copy()
-        await here.claimed("c", far())
-        pod = await here.bound("a", "c")
-        await here.ready(pod)
+        await here.create_claim("c", far())
+        pod = await here.create_bound_pod("a", "c")
+        await here.prepare_all(pod)
         await here.restore()
         assert await here.said() == {}
-        await here.office.restore_accounting.report_after_restore()
+        await here.preparer.restore_accounting.report_after_restore()
         assert (await here.said(), await here.noted()) == ({"c": ("gpu-0",)}, "r1")
         await here.others_noted()
         with pytest.raises(ConflictError, match=f"quarantined on node {NODE}"):
-            await here.claimed("next", far())
-        assert await here.office.prepare(pod) == ClaimsReady(), "what is prepared runs on"
-        await here.released(pod)
+            await here.create_claim("next", far())
+        assert await here.preparer.prepare(pod) == ClaimsReady(), "what is prepared runs on"
+        await here.release_all(pod)
         await here.until(here.said, lambda said: not said)
-        await here.allocated("next", far())
-        assert here.office.record.claims == ()
+        await here.set_allocation("next", far())
+        assert here.preparer.record.claims == ()
 
 
 async def test_a_claim_of_the_copy_whose_preparation_is_newer_is_covered_again(tmp_path: Path):
     async with rewindable(tmp_path) as here, here.agent():
-        await here.claimed("c", far())
-        pod = await here.bound("a", "c")
+        await here.create_claim("c", far())
+        pod = await here.create_bound_pod("a", "c")
         await here.copy()
-        await here.ready(pod)
+        await here.prepare_all(pod)
         await here.restore()
-        await here.office.restore_accounting.report_after_restore()
+        await here.preparer.restore_accounting.report_after_restore()
         assert await here.said() == {"c": ("gpu-0",)}
         await here.others_noted()
         await here.force_delete("c")
         with pytest.raises(ConflictError, match="quarantined"):
-            await here.claimed("next", far())
+            await here.create_claim("next", far())
 
 
-async def test_other_devices_of_a_claim_than_the_copy_knows_are_told(tmp_path: Path):
+async def test_devices_that_differ_from_the_backup_are_reported(tmp_path: Path):
     async with rewindable(tmp_path) as here, here.agent():
-        await here.claimed("c", far("gpu-0"))
-        pod = await here.bound("a", "c")
-        await here.ready(pod)
+        await here.create_claim("c", far("gpu-0"))
+        pod = await here.create_bound_pod("a", "c")
+        await here.prepare_all(pod)
         await here.copy()
-        await here.released(pod)
+        await here.release_all(pod)
         await here.until(here.said, lambda said: not said)
         status = MergePatch({"status": {"allocation": None, "reservedFor": None}})
         await here.client.patch(ResourceClaim, "c", status, "default", subresource="status")
-        await here.allocated("c", far("gpu-1"))
+        await here.set_allocation("c", far("gpu-1"))
         await here.reserve("c", "a")
-        await here.ready(pod)
+        await here.prepare_all(pod)
         await here.restore()
-        await here.office.restore_accounting.report_after_restore()
+        await here.preparer.restore_accounting.report_after_restore()
         await here.others_noted()
         assert await here.said() == {"c": ("gpu-1",)}
         with pytest.raises(ConflictError, match="quarantined"):
-            await here.claimed("next", far("gpu-1"))
+            await here.create_claim("next", far("gpu-1"))
 
 
-async def test_what_was_given_back_since_the_copy_is_said_to_be_free(tmp_path: Path):
+async def test_claims_released_since_the_backup_are_withdrawn(tmp_path: Path):
     async with rewindable(tmp_path) as here, here.agent():
-        await here.claimed("c", far())
-        pod = await here.bound("a", "c")
-        await here.ready(pod)
+        await here.create_claim("c", far())
+        pod = await here.create_bound_pod("a", "c")
+        await here.prepare_all(pod)
         await here.copy()
-        await here.released(pod)
+        await here.release_all(pod)
         await here.until(here.said, lambda said: not said)
         await here.restore()
         assert await here.said() == {"c": ()}
-        await here.office.restore_accounting.report_after_restore()
+        await here.preparer.restore_accounting.report_after_restore()
         assert (await here.said(), await here.noted()) == ({}, "r1")
 
 
 async def _given_to_the_other(here: Rewound) -> None:
     """In the copy a claim is prepared here; since then its device went to a claim of the other node."""
-    await here.claimed("c", far())
-    pod = await here.bound("a", "c")
+    await here.create_claim("c", far())
+    pod = await here.create_bound_pod("a", "c")
     async with here.agent():
-        await here.ready(pod)
+        await here.prepare_all(pod)
         await here.copy()
-        await here.released(pod)
+        await here.release_all(pod)
         await here.until(here.said, lambda said: not said)
     here.gpu.calls.clear()
 
 
 async def _prepared_only_when_all_were_heard(here: Rewound) -> None:
     pod = await here.pod("a")
-    refused = why(await here.office.prepare(pod))
+    refused = why(await here.preparer.prepare(pod))
     assert refused[0] == "PreparationNotWritten"
     assert OTHER in refused[1]
-    await here.office.restore_accounting.report_after_restore()
+    await here.preparer.restore_accounting.report_after_restore()
     assert await here.noted() == "r1"
-    assert why(await here.office.prepare(pod))[0] == "PreparationNotWritten"
+    assert why(await here.preparer.prepare(pod))[0] == "PreparationNotWritten"
     assert ("prepare", ("c",)) not in here.gpu.calls, "the other node may have the device"
     await here.others_noted()
-    await here.ready(pod)
+    await here.prepare_all(pod)
     assert here.gpu.calls[-1] == ("prepare", ("c",))
 
 
@@ -204,7 +204,7 @@ async def test_a_preparation_of_the_past_does_not_let_an_agent_that_ran_on_prepa
         await _given_to_the_other(here)
         async with here.agent(await here.pod("a")):
             await here.restore()
-            assert await here.standing() == ["c"]
+            assert await here.list_announced() == ["c"]
             await _prepared_only_when_all_were_heard(here)
 
 
@@ -217,33 +217,33 @@ async def test_a_preparation_of_the_past_does_not_let_an_agent_that_starts_prepa
             await _prepared_only_when_all_were_heard(here)
 
 
-async def test_an_agent_that_starts_tells_what_its_record_says(tmp_path: Path):
+async def test_an_agent_reports_its_record_at_its_start(tmp_path: Path):
     async with rewindable(tmp_path) as here:
         await here.copy()
-        await here.claimed("c", far())
-        pod = await here.bound("a", "c")
+        await here.create_claim("c", far())
+        pod = await here.create_bound_pod("a", "c")
         async with here.agent():
-            await here.ready(pod)
+            await here.prepare_all(pod)
         await here.restore()
         async with here.agent():
-            await here.office.restore_accounting.report_after_restore()
+            await here.preparer.restore_accounting.report_after_restore()
             assert await here.said() == {"c": ("gpu-0",)}
 
 
 async def test_it_is_tried_until_the_server_has_taken_everything(tmp_path: Path):
     async with rewindable(tmp_path) as here, here.agent():
         await here.copy()
-        await here.claimed("c", far())
-        await here.ready(await here.bound("a", "c"))
+        await here.create_claim("c", far())
+        await here.prepare_all(await here.create_bound_pod("a", "c"))
         await here.restore()
-        here.cut("preparations", methods="POST")
-        telling = asyncio.create_task(here.office.restore_accounting.run())
+        here.cut_connection("preparations", methods="POST")
+        telling = asyncio.create_task(here.preparer.restore_accounting.run())
         await here.until(
             _lines(here), lambda log: any("cannot report prepared devices" in line for line in log)
         )
         assert (await here.said(), await here.noted()) == ({}, NO_RESTORE)
-        here.mend()
-        here.office.restore_accounting.trigger()
+        here.restore_connection()
+        here.preparer.restore_accounting.trigger()
         await here.until(here.said, lambda said: said == {"c": ("gpu-0",)})
         await here.until(here.noted, lambda noted: noted == "r1")
         telling.cancel()
@@ -257,12 +257,12 @@ def _lines(here: Rewound):
     return lines
 
 
-async def test_without_a_restore_nothing_is_told(tmp_path: Path):
+async def test_without_a_restore_nothing_is_reported(tmp_path: Path):
     async with rewindable(tmp_path) as here, here.agent():
-        await here.claimed("c", far())
-        await here.ready(await here.bound("a", "c"))
-        here.cut(methods="POST PUT PATCH DELETE")
-        await here.office.restore_accounting.report_after_restore()
+        await here.create_claim("c", far())
+        await here.prepare_all(await here.create_bound_pod("a", "c"))
+        here.cut_connection(methods="POST PUT PATCH DELETE")
+        await here.preparer.restore_accounting.report_after_restore()
         assert await here.said() == {"c": ()}
 
 
@@ -270,7 +270,7 @@ def held(parts: Iterable[DriverPart]) -> RecordedClaim:
     return RecordedClaim(uid="u", namespace="default", name="c", parts=tuple(parts))
 
 
-def test_devices_that_nobody_was_asked_for_and_admin_access_are_in_nobodys_hands():
+def test_devices_without_a_call_and_admin_access_are_not_held():
     keys = (
         RecordedDevice(pool="p", device="d0", request="a"),
         RecordedDevice(pool="p", device="d0", request="b"),

@@ -1,4 +1,4 @@
-"""CDI files of a node: which file counts, what devices bring, and what is said when one is missing."""
+"""CDI files of a node: precedence, the edits of devices, and errors for missing ones."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_two_files_that_describe_a_device_are_both_named(folders: tuple[Path, Pa
     assert files.collect_edits((f"{KIND}=0",)) == ContainerEdits(env=("GPU=0",))
 
 
-def test_a_device_that_nobody_describes(folders: tuple[Path, Path]):
+def test_a_device_without_a_spec_is_an_error(folders: tuple[Path, Path]):
     put(folders[0], "a.json", spec("0"))
     broken = put(folders[1], "b.json", "{")
     with pytest.raises(CdiDeviceError) as told:
@@ -125,7 +125,7 @@ def test_a_name_that_is_none_is_refused(folders: tuple[Path, Path], name: str):
         ("a.yaml", "- 1\n", "expected one CDI spec"),
     ],
 )
-def test_a_broken_file_is_told_once_and_passed_over(
+def test_a_broken_file_is_reported_once_and_skipped(
     folders: tuple[Path, Path], name: str, content: str, problem: str
 ):
     path = put(folders[0], name, content)

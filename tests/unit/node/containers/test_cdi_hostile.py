@@ -1,4 +1,4 @@
-"""CDI files that somebody put there to do harm: links, pipes, giants, files of others, hostile content."""
+"""Hostile CDI files: links, pipes, huge files, files of other users, hostile content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container runs and with which variables, from the pod's document."""
+"""The command and environment variables of a container."""
 
 from __future__ import annotations
 

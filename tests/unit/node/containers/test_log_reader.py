@@ -1,4 +1,4 @@
-"""Reading logs: the end of them, since a time, a limit, times, streams, and following what comes."""
+"""Reading logs: the last lines, since a time, a limit, timestamps, streams, and following."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_wanted_is_what_is_read(log: Path, wanted: LogReadOptions, text:
     assert text_of(log, wanted) == text
 
 
-def test_a_line_that_was_never_ended_counts_and_is_shown_as_it_was_said(log: Path):
+def test_an_unfinished_line_counts_and_is_shown_without_a_line_feed(log: Path):
     with log.open("a") as file:
         file.write(entry(6, "prompt> ", tag="P"))
     assert text_of(log, LogReadOptions(tail=1)) == b"prompt> "
@@ -108,7 +108,7 @@ def written(folder: str, pieces: list[bytes], limit: int) -> Path:
 
 
 @given(pieces=PIECES, limit=some.sampled_from([200, 5000, 1 << 30]))
-def test_law_what_was_said_is_what_is_read(pieces: list[bytes], limit: int):
+def test_law_the_output_of_a_container_is_what_is_read(pieces: list[bytes], limit: int):
     with tempfile.TemporaryDirectory() as folder:
         said = b"".join(pieces)
         read = text_of(written(folder, pieces, limit))
@@ -141,7 +141,7 @@ def test_following_sees_what_comes_and_ends_with_the_container(log: Path, monkey
     monkeypatch.setattr(log_reader, "_POLL_SECONDS", 0.001)
     over = False
 
-    async def scene() -> bytes:
+    async def scenario() -> bytes:
         nonlocal over
         following = asyncio.create_task(followed(log, LogReadOptions(tail=1), lambda: over))
         await asyncio.sleep(0.02)
@@ -153,7 +153,7 @@ def test_following_sees_what_comes_and_ends_with_the_container(log: Path, monkey
         over = True
         return await following
 
-    assert run(scene()) == b"four\nmore\nlast\n"
+    assert run(scenario()) == b"four\nmore\nlast\n"
 
 
 def test_following_goes_on_through_files_that_are_moved_aside(
@@ -163,7 +163,7 @@ def test_following_goes_on_through_files_that_are_moved_aside(
     path = tmp_path / "0.log"
     over = False
 
-    async def scene() -> bytes:
+    async def scenario() -> bytes:
         nonlocal over
         following = asyncio.create_task(followed(path, LogReadOptions(), lambda: over))
         log = ContainerLogWriter(str(path), 400, 9)
@@ -174,29 +174,29 @@ def test_following_goes_on_through_files_that_are_moved_aside(
         over = True
         return await following
 
-    assert run(scene()) == b"".join(b"%030d\n" % number for number in range(200))
+    assert run(scenario()) == b"".join(b"%030d\n" % number for number in range(200))
 
 
 def test_following_waits_for_a_log_and_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(log_reader, "_POLL_SECONDS", 0.001)
     path = tmp_path / "0.log"
 
-    async def scene() -> bytes:
+    async def scenario() -> bytes:
         following = asyncio.create_task(followed(path, LogReadOptions(limit_bytes=5), lambda: False))
         await asyncio.sleep(0.02)
         path.write_text(entry(1, "one") + entry(2, "two"))
         return await following
 
-    assert run(scene()) == b"one\nt"
+    assert run(scenario()) == b"one\nt"
 
 
 def test_a_follower_that_goes_away_leaves_no_file_open(log: Path):
-    async def scene() -> None:
+    async def scenario() -> None:
         lines = follow_log(log, LogReadOptions(), lambda: False)
         assert await anext(lines) == b"one\nodd\nthree\nfour\n"
         await lines.aclose()
 
-    run(scene())
+    run(scenario())
 
 
 def test_where_logs_are():

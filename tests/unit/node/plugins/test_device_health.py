@@ -1,4 +1,4 @@
-"""How devices are: as their drivers say, for as long as that holds."""
+"""Device health: reported by drivers, for the timeout of a report."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dray.node.plugins.device_health import (
     DeviceHealthTracker,
 )
 from dray.node.plugins.driver_interface import DeviceHealth
-from tests.unit.node.doorway import NAME, Place, place, until
+from tests.unit.node.registry_harness import NAME, RegistryHarness, open_registry_harness, until
 
 BROKEN = DeviceHealthState("Unhealthy", "fan is off")
 WELL = DeviceHealthState("Healthy")
 
 
 @asynccontextmanager
-async def followed(here: Place) -> AsyncIterator[tuple[DeviceHealthTracker, list[str]]]:
+async def followed(here: RegistryHarness) -> AsyncIterator[tuple[DeviceHealthTracker, list[str]]]:
     """The health of the drivers of a place, and whose news listeners heard."""
     heard: list[str] = []
     health = DeviceHealthTracker(here.registry, TimeSource(here.clock, here._sleep))
@@ -37,9 +37,9 @@ async def followed(here: Place) -> AsyncIterator[tuple[DeviceHealthTracker, list
         await asyncio.gather(working, return_exceptions=True)
 
 
-def test_devices_are_as_their_driver_says() -> None:
+def test_the_health_of_devices_comes_from_their_driver() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             async with followed(here) as (health, heard):
@@ -61,9 +61,9 @@ def test_devices_are_as_their_driver_says() -> None:
     asyncio.run(run())
 
 
-def test_word_holds_as_long_as_the_driver_says_and_listeners_hear_when_it_does_not() -> None:
+def test_a_report_holds_for_its_timeout_and_listeners_are_notified_when_it_expires() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             async with followed(here) as (health, heard):
@@ -82,7 +82,7 @@ def test_word_holds_as_long_as_the_driver_says_and_listeners_hear_when_it_does_n
 
 def test_a_stream_that_ends_is_read_again() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             async with followed(here) as (health, _):
@@ -97,9 +97,9 @@ def test_a_stream_that_ends_is_read_again() -> None:
     asyncio.run(run())
 
 
-def test_a_driver_that_is_not_there_has_no_word_about_its_devices() -> None:
+def test_devices_of_a_driver_that_is_not_registered_are_unknown() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             async with followed(here) as (health, heard):
@@ -115,7 +115,7 @@ def test_a_driver_that_is_not_there_has_no_word_about_its_devices() -> None:
 
 def test_in_a_rolling_update_the_newest_instance_is_heard() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             old = await here.driver(instance="-1")
             await here.registered()
             async with followed(here) as (health, _):
@@ -159,9 +159,9 @@ def test_a_driver_without_health_is_asked_once() -> None:
 
 
 @pytest.mark.parametrize("state", [0, 7])
-def test_states_that_nobody_knows_are_unknown(state: int) -> None:
+def test_unknown_states_are_unknown(state: int) -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             async with followed(here) as (health, heard):

@@ -1,4 +1,4 @@
-"""Lines to drivers: versions, batches, codes, and drivers that do not answer."""
+"""Driver clients: versions, batches, status codes, and drivers that do not reply."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dray.node.plugins.driver_replies import sanitize_text
 from dray.wire import grpc_services, unix_sockets
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.plain_messages import CLASSIC, DRA, HEALTH
-from tests.unit.node.doorway import NAME, Place, place
+from tests.unit.node.registry_harness import NAME, RegistryHarness, open_registry_harness
 
 V1, V1BETA1 = DRA.format("v1"), DRA.format("v1beta1")
 A, B, C = (ClaimRef("default", name, f"uid-{name}") for name in "abc")
 
 
-async def reached(here: Place, driver: PlainDriver) -> DriverClient:
+async def reached(here: RegistryHarness, driver: PlainDriver) -> DriverClient:
     await here.registered(driver.ways.name)
     found = here.registry.find_driver(driver.ways.name)
     assert found is not None
@@ -39,9 +39,9 @@ def device(claim: ClaimRef) -> PreparedDevice:
     return PreparedDevice(pool=NAME, device="dev-0", cdi=(f"{NAME}/plain={claim.uid}-dev-0",))
 
 
-def test_claims_are_prepared_in_one_call_and_given_back() -> None:
+def test_claims_are_prepared_and_unprepared_in_one_call() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             to = await reached(here, driver)
             assert await to.prepare([A, B]) == {A.uid: (device(A),), B.uid: (device(B),)}
@@ -61,7 +61,7 @@ def test_claims_are_prepared_in_one_call_and_given_back() -> None:
 
 def test_what_is_too_much_for_one_call_becomes_several() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             async with unix_sockets.open_channel(driver.ways.socket()) as channel:
@@ -79,7 +79,7 @@ def test_what_is_too_much_for_one_call_becomes_several() -> None:
 
 def test_a_driver_without_v1_is_asked_in_v1beta1_and_not_in_v1_again() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = PlainDriver(here.ways())
             driver.services = (V1BETA1,)
             to = await reached(here, await here.started(driver))
@@ -100,9 +100,9 @@ def test_a_driver_without_v1_is_asked_in_v1beta1_and_not_in_v1_again() -> None:
     asyncio.run(run())
 
 
-def test_a_driver_that_has_none_of_what_it_offers_says_nothing_we_know() -> None:
+def test_a_driver_that_implements_none_of_its_services_is_a_failure() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = PlainDriver(here.ways())
             driver.services = (CLASSIC,)
             to = await reached(here, await here.started(driver))
@@ -116,7 +116,7 @@ def test_a_driver_that_has_none_of_what_it_offers_says_nothing_we_know() -> None
 
 def test_each_claim_has_its_own_outcome() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             to = await reached(here, driver)
             driver.errors[B.uid] = "no such device:\n\tTraceback ..."
@@ -155,7 +155,7 @@ def test_a_call_that_fails_fails_for_all_its_claims(
     code: grpc.StatusCode, fault: DriverCallFault, text: str
 ) -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             to = await reached(here, driver)
             driver.fails["NodePrepareResources"] = (code, "it broke")
@@ -166,9 +166,9 @@ def test_a_call_that_fails_fails_for_all_its_claims(
     asyncio.run(run())
 
 
-def test_a_driver_that_does_not_answer_keeps_nobody_else_waiting() -> None:
+def test_a_hanging_driver_delays_no_other() -> None:
     async def run() -> None:
-        async with place(timeout=3.0) as here:
+        async with open_registry_harness(timeout=3.0) as here:
             slow, quick = await here.driver("slow.example.com"), await here.driver()
             slow.hangs.add("NodePrepareResources")
             to_slow, to_quick = await reached(here, slow), await reached(here, quick)
@@ -186,7 +186,7 @@ def test_a_driver_that_does_not_answer_keeps_nobody_else_waiting() -> None:
 
 def test_a_driver_that_ends_under_a_call_gave_no_answer() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             to = await reached(here, driver)
             driver.hangs.add("NodePrepareResources")
@@ -202,7 +202,7 @@ def test_a_driver_that_ends_under_a_call_gave_no_answer() -> None:
 
 def test_a_line_that_is_closed_under_a_call_cancels_the_call_and_not_the_caller() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             to = await reached(here, driver)
             driver.hangs.add("NodePrepareResources")
@@ -220,7 +220,7 @@ def test_a_line_that_is_closed_under_a_call_cancels_the_call_and_not_the_caller(
 
 def test_a_caller_that_is_cancelled_is_cancelled() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             to = await reached(here, driver)
             driver.hangs.add("NodePrepareResources")
@@ -236,7 +236,7 @@ def test_a_caller_that_is_cancelled_is_cancelled() -> None:
 @pytest.mark.req("K3063-129", "K3063-131", "K3063-141")
 def test_a_classic_driver_is_asked_claim_by_claim_and_answers_with_codes() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver(type="ResourcePlugin", versions=())
             to = await reached(here, driver)
             names = {claim: (f"{NAME}/plain={claim.uid}-dev-0",) for claim in (A, B)}
@@ -261,7 +261,7 @@ def test_a_classic_driver_is_asked_claim_by_claim_and_answers_with_codes() -> No
 
 def test_health_is_read_in_the_version_that_there_is() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             versions = ("v1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
             driver = PlainDriver(here.ways(versions=versions))
             driver.services = (V1, HEALTH.format("v1alpha1"))
@@ -278,7 +278,7 @@ def test_health_is_read_in_the_version_that_there_is() -> None:
 
 def test_a_driver_that_offers_no_health_has_none() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             to = await reached(here, await here.driver(versions=("v1.DRAPlugin",)))
             assert to.watch_health() is None
 

@@ -1,4 +1,4 @@
-"""Slices of drivers that have gone: the node takes away its own, and no others."""
+"""Slices of removed drivers: the node deletes its own, and no others."""
 
 from __future__ import annotations
 

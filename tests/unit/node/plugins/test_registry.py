@@ -1,4 +1,4 @@
-"""Who is on a node: drivers come by a socket, are told what became of it, and go."""
+"""The plugin registry: drivers register through sockets, are notified, and are removed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dray.node.plugins.registration_validation import RegistrationRefusal, valid
 from dray.wire import grpc_services
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.plain_messages import DRA
-from tests.unit.node.doorway import GRACE, NAME, Place, place, until
+from tests.unit.node.registry_harness import GRACE, NAME, RegistryHarness, open_registry_harness, until
 
 
-def numbers(here: Place, name: str) -> dict[tuple[str, ...], float]:
+def numbers(here: RegistryHarness, name: str) -> dict[tuple[str, ...], float]:
     return {
         tuple(sample.labels.values()): sample.value
         for family in here.metrics.collect()
@@ -34,9 +34,9 @@ def numbers(here: Place, name: str) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.req("K3063-006", "K3063-022")
-def test_a_driver_registers_and_is_told_so() -> None:
+def test_a_driver_registers_and_is_notified() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             assert here.registry.find_driver(NAME) is None
             driver = await here.driver()
             await here.registered()
@@ -55,7 +55,7 @@ def test_a_driver_registers_and_is_told_so() -> None:
 @pytest.mark.req("K3063-129")
 def test_a_classic_driver_registers_by_its_type() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             await here.driver(type="ResourcePlugin", versions=("1.0.0",))
             await here.registered()
             line = here.registry.find_driver(NAME)
@@ -93,7 +93,7 @@ def test_a_classic_driver_registers_by_its_type() -> None:
 )
 def test_a_registration_that_will_not_do_is_refused_with_the_reason(ways: dict[str, Any], text: str) -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver(**ways)
             await here.until(lambda: bool(driver.statuses))
             registered, error = driver.statuses[0]
@@ -109,7 +109,7 @@ def test_a_registration_that_will_not_do_is_refused_with_the_reason(ways: dict[s
 
 def test_a_name_that_is_none_is_refused_without_its_strange_letters() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver(says="No\nName\x1b[31m")
             await here.until(lambda: bool(driver.statuses))
             assert driver.statuses[0][1].startswith("`No Name [31m` is not a valid driver name: ")
@@ -117,9 +117,9 @@ def test_a_name_that_is_none_is_refused_without_its_strange_letters() -> None:
     asyncio.run(run())
 
 
-def test_links_and_files_are_told_and_never_called() -> None:
+def test_links_and_files_are_logged_and_never_called() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             real = here.plugins / "elsewhere.sock"
             driver.ways.registration().rename(real)
@@ -137,7 +137,7 @@ def test_links_and_files_are_told_and_never_called() -> None:
 
 def test_a_socket_of_another_user_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             if os.geteuid() == 0:
                 os.chown(driver.ways.registration(), 12345, -1)
@@ -151,7 +151,7 @@ def test_a_socket_of_another_user_is_not_called(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_endpoint_must_lie_where_drivers_may_answer() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             allowed = here.plugins / "allowed"
             said = SimpleNamespace(
@@ -177,7 +177,7 @@ def test_an_endpoint_must_lie_where_drivers_may_answer() -> None:
     asyncio.run(run())
 
 
-def test_a_driver_that_answers_where_it_registers_says_so_with_an_empty_endpoint() -> None:
+def test_an_empty_endpoint_means_the_registration_socket() -> None:
     said = SimpleNamespace(type="ResourcePlugin", name=NAME, supported_versions=[], endpoint="")
     with socket.socket(socket.AF_UNIX) as listening, tempfile.TemporaryDirectory(prefix="dray-") as folder:
         path = Path(folder) / "x.sock"
@@ -188,7 +188,7 @@ def test_a_driver_that_answers_where_it_registers_says_so_with_an_empty_endpoint
 
 def test_an_old_driver_with_a_plain_version_is_spoken_to_in_v1beta1() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver(versions=("1.0.0",))
             await here.registered()
             line = here.registry.find_driver(NAME)
@@ -199,9 +199,9 @@ def test_an_old_driver_with_a_plain_version_is_spoken_to_in_v1beta1() -> None:
     asyncio.run(run())
 
 
-def test_a_driver_whose_endpoint_nobody_serves_is_not_registered_until_somebody_does() -> None:
+def test_a_driver_without_a_listening_endpoint_is_not_registered_until_it_listens() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = PlainDriver(here.ways())
             with socket.socket(socket.AF_UNIX) as bound:
                 bound.bind(str(driver.ways.socket()))
@@ -221,9 +221,9 @@ def test_a_driver_whose_endpoint_nobody_serves_is_not_registered_until_somebody_
     asyncio.run(run())
 
 
-def test_a_driver_that_takes_its_socket_away_has_gone_after_the_grace_time() -> None:
+def test_a_driver_that_removes_its_socket_is_removed_after_the_grace_period() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             await driver.stop()
@@ -241,7 +241,7 @@ def test_a_driver_that_takes_its_socket_away_has_gone_after_the_grace_time() -> 
 
 def test_a_driver_that_comes_back_in_time_keeps_its_slices() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             await driver.stop()
@@ -259,7 +259,7 @@ def test_a_driver_that_can_be_reached_again_was_never_away() -> None:
     """Its endpoint was closed for a while, and it did not register again."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = await here.driver()
             await here.registered()
             (instance,) = here.registry._list_instances()
@@ -279,7 +279,7 @@ def test_a_driver_that_can_be_reached_again_was_never_away() -> None:
 
 def test_when_the_newest_instance_cannot_be_reached_an_older_one_answers() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             old = await here.driver(instance="-1")
             await here.registered()
             new = await here.driver(instance="-2")
@@ -300,11 +300,11 @@ def test_when_the_newest_instance_cannot_be_reached_an_older_one_answers() -> No
     asyncio.run(run())
 
 
-def test_who_takes_the_place_of_a_dead_socket_registers_once() -> None:
+def test_a_driver_that_replaces_a_dead_socket_registers_once() -> None:
     """An attempt that was for the old file must not register whoever sits at the new one."""
 
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             driver = PlainDriver(here.ways())
             with socket.socket(socket.AF_UNIX) as dead:
                 dead.bind(str(driver.ways.registration()))
@@ -327,7 +327,7 @@ def test_withdrawing_is_tried_again_and_stops_when_the_driver_is_back() -> None:
         raise ServerUnreachableError("no server")
 
     async def run() -> None:
-        async with place(withdraw=withdraw) as here:
+        async with open_registry_harness(withdraw=withdraw) as here:
             driver = await here.driver()
             await here.registered()
             await driver.stop()
@@ -344,9 +344,9 @@ def test_withdrawing_is_tried_again_and_stops_when_the_driver_is_back() -> None:
     asyncio.run(run())
 
 
-def test_drivers_that_should_be_here_and_do_not_come_have_gone() -> None:
+def test_expected_drivers_that_do_not_register_are_removed() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             await here.driver()
             await here.registered()
             here.registry.expect_drivers([NAME, "other.example.com"])
@@ -357,9 +357,9 @@ def test_drivers_that_should_be_here_and_do_not_come_have_gone() -> None:
     asyncio.run(run())
 
 
-def test_it_is_ready_when_everybody_who_was_there_was_asked() -> None:
+def test_the_registry_is_ready_after_an_attempt_at_each_socket() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             await here.driver()
             await here.driver("slow.example.com")
             (slow,) = [each for each in here._drivers if each.ways.name == "slow.example.com"]
@@ -378,7 +378,7 @@ def test_it_is_ready_when_everybody_who_was_there_was_asked() -> None:
 
 def test_a_directory_that_others_may_write_to_is_not_used() -> None:
     async def run() -> None:
-        async with place() as here:
+        async with open_registry_harness() as here:
             here.registrations.chmod(0o777)
             with pytest.raises(InputError, match="may be written to by others"):
                 await here.registry.run()

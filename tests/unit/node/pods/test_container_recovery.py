@@ -1,4 +1,4 @@
-"""Containers taken up where an earlier agent left them."""
+"""Recovery of containers after a restart of the agent."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def found(attempt: int, code: int | None = None, ran: int = 5) -> FoundContainer
 def taken(
     state: ContainerState, *there: FoundContainer, resumed: bool = False, **more: int
 ) -> TrackedContainer:
-    tale = TrackedContainer("c", state=state, **more)  # type: ignore[arg-type]
-    (result,) = recover_containers([tale], there, "process", PACE, resumed=resumed)
+    tracked = TrackedContainer("c", state=state, **more)  # type: ignore[arg-type]
+    (result,) = recover_containers([tracked], there, "process", PACE, resumed=resumed)
     return result
 
 
 def test_one_that_runs_goes_on() -> None:
-    tale = taken(ContainerRunning("", 1.0), found(0))
-    assert (tale.state, tale.restart_count, tale.last_termination) == (
+    tracked = taken(ContainerRunning("", 1.0), found(0))
+    assert (tracked.state, tracked.restart_count, tracked.last_termination) == (
         ContainerRunning(NAME + "0", SECONDS),
         0,
         None,
@@ -46,8 +46,8 @@ def test_one_that_runs_goes_on() -> None:
 
 
 def test_one_that_was_started_again_unseen_remembers_how_it_ended() -> None:
-    tale = taken(BEFORE, found(1))
-    assert (tale.state, tale.restart_count, tale.last_termination) == (
+    tracked = taken(BEFORE, found(1))
+    assert (tracked.state, tracked.restart_count, tracked.last_termination) == (
         ContainerRunning(NAME + "1", SECONDS),
         1,
         BEFORE,
@@ -55,15 +55,19 @@ def test_one_that_was_started_again_unseen_remembers_how_it_ended() -> None:
 
 
 def test_one_that_ended_unseen_has_its_own_end() -> None:
-    tale = taken(ContainerRunning("", 1.0), found(2, code=3))
-    assert isinstance(tale.state, ContainerTerminated)
-    assert (tale.state.code, tale.restart_count, tale.crashes) == (3, 2, 3)
+    tracked = taken(ContainerRunning("", 1.0), found(2, code=3))
+    assert isinstance(tracked.state, ContainerTerminated)
+    assert (tracked.state.code, tracked.restart_count, tracked.crashes) == (3, 2, 3)
 
 
 def test_of_two_attempts_the_newer_counts() -> None:
-    tale = taken(ContainerWaiting(), found(1), found(0, code=4))
-    assert isinstance(tale.last_termination, ContainerTerminated)
-    assert (tale.restart_count, tale.last_termination.code, tale.last_termination.id) == (1, 4, NAME + "0")
+    tracked = taken(ContainerWaiting(), found(1), found(0, code=4))
+    assert isinstance(tracked.last_termination, ContainerTerminated)
+    assert (tracked.restart_count, tracked.last_termination.code, tracked.last_termination.id) == (
+        1,
+        4,
+        NAME + "0",
+    )
 
 
 def test_one_that_ran_long_is_forgiven() -> None:
@@ -71,16 +75,16 @@ def test_one_that_ran_long_is_forgiven() -> None:
 
 
 def test_one_that_is_not_there_has_ended_unseen() -> None:
-    tale = taken(ContainerRunning("old", 1.0))
-    assert isinstance(tale.state, ContainerTerminated)
-    assert (tale.state.code, tale.state.reason, tale.crashes) == (137, "ContainerStatusUnknown", 1)
+    tracked = taken(ContainerRunning("old", 1.0))
+    assert isinstance(tracked.state, ContainerTerminated)
+    assert (tracked.state.code, tracked.state.reason, tracked.crashes) == (137, "ContainerStatusUnknown", 1)
 
 
 def test_one_that_was_stopped_for_a_pause_starts_again_whatever_the_policy() -> None:
-    tale = taken(ContainerRunning("old", 1.0), resumed=True, restart_count=1)
-    assert (tale.state, tale.restart_count, tale.has_started) == (ContainerWaiting(), 2, True)
+    tracked = taken(ContainerRunning("old", 1.0), resumed=True, restart_count=1)
+    assert (tracked.state, tracked.restart_count, tracked.has_started) == (ContainerWaiting(), 2, True)
 
 
-def test_what_nobody_started_or_has_ended_stays_so() -> None:
+def test_containers_that_never_started_or_have_ended_stay_so() -> None:
     assert taken(ContainerWaiting()) == TrackedContainer("c")
     assert taken(BEFORE) == TrackedContainer("c", state=BEFORE)

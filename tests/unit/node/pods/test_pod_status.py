@@ -1,4 +1,4 @@
-"""A pod's status, as kubectl shows it: whole values, and what is read back from them."""
+"""The status of a pod, as kubectl shows it, and its restoration."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def pod(*inits: Document, policy: str = "Always", **status: Any) -> Document:
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
-def told(given: Document, scene: PodStatusInputs) -> Document:
-    return build_pod_status(given, scene, PACE)
+def told(given: Document, scenario: PodStatusInputs) -> Document:
+    return build_pod_status(given, scenario, PACE)
 
 
-def shown(given: Document, scene: PodStatusInputs) -> list[str]:
+def shown(given: Document, scenario: PodStatusInputs) -> list[str]:
     """The columns READY, STATUS and RESTARTS, as the server shows them."""
-    whole = {**given, "status": {**given["status"], **told(given, scene)}}
+    whole = {**given, "status": {**given["status"], **told(given, scenario)}}
     columns = {column.title: column for column in PODS}
     return [
         str(columns[name].render(whole, None)).split(" (")[0]  # type: ignore[arg-type]
         for name in ("Ready", "Status")
-    ] + [str(told(given, scene)["containerStatuses"][0]["restartCount"])]
+    ] + [str(told(given, scenario)["containerStatuses"][0]["restartCount"])]
 
 
 def conditions(status: Document) -> dict[str, str]:
@@ -64,9 +64,9 @@ def conditions(status: Document) -> dict[str, str]:
 
 
 def test_the_whole_status_of_a_pod_that_runs() -> None:
-    scene = PodStatusInputs((TrackedContainer("c", image="x", state=RUNS),), NOW, "10.0.0.1", True)
+    scenario = PodStatusInputs((TrackedContainer("c", image="x", state=RUNS),), NOW, "10.0.0.1", True)
     condition = {"status": "True", "lastProbeTime": None, "reason": None, "message": None}
-    assert told(pod(), scene) == {
+    assert told(pod(), scenario) == {
         "phase": "Running",
         "conditions": [
             {"type": name, **condition, "lastTransitionTime": THEN}
@@ -95,7 +95,7 @@ def test_the_whole_status_of_a_pod_that_runs() -> None:
     }
 
 
-def test_the_words_of_kubectl_get_pods() -> None:
+def test_the_status_shown_by_kubectl_get_pods() -> None:
     one = TrackedContainer("c")
     i = {"name": "i"}
     crashed = replace(
@@ -125,7 +125,7 @@ def test_the_words_of_kubectl_get_pods() -> None:
     )
 
 
-def test_a_crash_loop_says_how_long_it_waits_and_how_it_ended() -> None:
+def test_a_crash_loop_shows_its_delay_and_the_last_termination() -> None:
     crashed = TrackedContainer("c", state=replace(BADLY, finished=NOW), crashes=6, restart_count=5)
     (one,) = told(pod(), PodStatusInputs((crashed,), NOW))["containerStatuses"]
     message = "back-off 2m40s restarting failed container=c pod=p_default(u)"
@@ -134,7 +134,7 @@ def test_a_crash_loop_says_how_long_it_waits_and_how_it_ended() -> None:
     assert one["lastState"]["terminated"]["message"] == "it broke"
 
 
-def test_a_pod_that_is_refused_says_why() -> None:
+def test_a_refused_pod_shows_the_reason() -> None:
     why = ContainerWaiting("ClaimNotReserved", "claim default/x is not reserved for this pod")
     status = told(pod(), PodStatusInputs((TrackedContainer("c"),), NOW, "10.0.0.1", blocker=why))
     assert status["phase"] == "Pending"
@@ -159,7 +159,7 @@ def test_conditions_of_a_pod_that_begins_runs_and_ends() -> None:
     status = told(given, PodStatusInputs(through, NOW, claims_ready=True))
     assert set(conditions(status).values()) == {"True"}
     assert [one["ready"] for one in status["initContainerStatuses"]] == [True, True]
-    over = tuple(replace(tale, state=WELL) for tale in through)
+    over = tuple(replace(tracked, state=WELL) for tracked in through)
     assert conditions(told(given, PodStatusInputs(over, NOW))) == {
         "PodReadyToStartContainers": "False",
         "Initialized": "True PodCompleted",
@@ -191,7 +191,7 @@ def test_the_verdict_on_a_pod_goes_before_its_containers() -> None:
     assert "terminated" in status["containerStatuses"][0]["state"], "it does not wait to be started again"
 
 
-def test_how_devices_are_is_told_by_claim_and_request() -> None:
+def test_the_health_of_devices_is_shown_by_claim_and_request() -> None:
     health = (
         ClaimDeviceHealth("claim:gpus", "d/p/gpu-0", "Healthy"),
         ClaimDeviceHealth("claim:gpus", "d/p/gpu-1", "Unhealthy", "too hot"),
@@ -210,23 +210,25 @@ def test_how_devices_are_is_told_by_claim_and_request() -> None:
     ]
 
 
-def test_what_was_told_is_read_back() -> None:
+def test_a_written_status_is_restored() -> None:
     given = pod({"name": "i"}, {"name": "s", "restartPolicy": "Always"})
     fresh = build_tracked_containers(given)
-    tales = (
+    containers = (
         replace(fresh[0], state=WELL),
         replace(fresh[1], state=replace(BADLY, finished=NOW), crashes=3, restart_count=2),
         replace(fresh[2], state=RUNS, last_termination=BADLY, restart_count=1),
     )
-    status = told(given, PodStatusInputs(tales, NOW, claims_ready=True))
+    status = told(given, PodStatusInputs(containers, NOW, claims_ready=True))
     init, side, main = restore_containers({**given, "status": status}, build_tracked_containers(given))
-    assert init == replace(tales[0], crashes=1)
-    assert side == tales[1]
-    assert main == tales[2]
+    assert init == replace(containers[0], crashes=1)
+    assert side == containers[1]
+    assert main == containers[2]
 
 
-def test_a_status_that_somebody_wiped_is_no_trouble() -> None:
+def test_a_status_wiped_by_another_client_is_tolerated() -> None:
     assert restore_containers(pod(), build_tracked_containers(pod())) == build_tracked_containers(pod())
     odd = pod(containerStatuses=[{"name": "c", "state": {"running": {}}, "restartCount": "x"}, None])
-    (tale,) = restore_containers(odd, build_tracked_containers(odd))
-    assert tale == TrackedContainer("c", image="x", state=ContainerRunning("", 0.0), role=ContainerRole.MAIN)
+    (tracked,) = restore_containers(odd, build_tracked_containers(odd))
+    assert tracked == TrackedContainer(
+        "c", image="x", state=ContainerRunning("", 0.0), role=ContainerRole.MAIN
+    )

@@ -1,4 +1,4 @@
-"""The status of a pod is written until the server has it, and only the newest counts."""
+"""The status of a pod is written with retries, and only the newest counts."""
 
 from __future__ import annotations
 
@@ -53,92 +53,92 @@ class Script:
         """Nothing is open."""
 
 
-def told(script: Script, work: Callable[[PodStatusWriter], Awaitable[None]]) -> PodStatusWriter:
+def run_writer(script: Script, work: Callable[[PodStatusWriter], Awaitable[None]]) -> PodStatusWriter:
     async def at_once(_seconds: float) -> None:
         await asyncio.sleep(0)
 
     async def main() -> PodStatusWriter:
         client = Client(script, ClientOptions(max_attempts=1, time_source=TimeSource(sleep=at_once)))
-        teller = PodStatusWriter(client, ObjectKey("default", "p"), "u", build_silent_logger())
-        running = asyncio.create_task(teller.run())
+        writer = PodStatusWriter(client, ObjectKey("default", "p"), "u", build_silent_logger())
+        running = asyncio.create_task(writer.run())
         async with asyncio.timeout(10):
-            await work(teller)
+            await work(writer)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        return teller
+        return writer
 
     return asyncio.run(main())
 
 
-async def _say(teller: PodStatusWriter) -> None:
-    teller.set_status({"phase": "Running"})
-    await teller.wait_until_written()
+async def set_running(writer: PodStatusWriter) -> None:
+    writer.set_status({"phase": "Running"})
+    await writer.wait_until_written()
 
 
-def test_what_is_said_is_written_for_this_pod_and_no_other() -> None:
+def test_a_status_is_written_for_this_pod_and_no_other() -> None:
     script = Script()
-    told(script, _say)
+    run_writer(script, set_running)
     assert script.written == ['{"metadata":{"uid":"u"},"status":{"phase":"Running"}}']
 
 
-def test_what_was_said_before_is_not_written_again() -> None:
+def test_an_unchanged_status_is_not_written_again() -> None:
     script = Script()
 
-    async def work(teller: PodStatusWriter) -> None:
-        await _say(teller)
-        await _say(teller)
+    async def work(writer: PodStatusWriter) -> None:
+        await set_running(writer)
+        await set_running(writer)
 
-    told(script, work)
+    run_writer(script, work)
     assert len(script.written) == 1
 
 
 def test_a_server_that_is_away_is_waited_for() -> None:
     script = Script(0, 403, 0)
-    teller = told(script, _say)
+    writer = run_writer(script, set_running)
     assert len(script.written) == 4
-    assert not teller.gone
+    assert not writer.gone
 
 
 def test_only_the_newest_is_written_when_the_server_is_back() -> None:
     script = Script()
 
-    async def work(teller: PodStatusWriter) -> None:
+    async def work(writer: PodStatusWriter) -> None:
         script.gate.clear()
         for phase in ("Pending", "Running", "Succeeded"):
-            teller.set_status({"phase": phase})
+            writer.set_status({"phase": phase})
             await asyncio.sleep(0)
         script.gate.set()
-        await teller.wait_until_written()
+        await writer.wait_until_written()
 
-    told(script, work)
+    run_writer(script, work)
     assert "Succeeded" in script.written[-1]
     assert not any("Running" in text for text in script.written)
 
 
-def test_a_pod_that_is_gone_ends_it() -> None:
+def test_a_deleted_pod_ends_the_writer() -> None:
     for code in (404, 409):
         script = Script(code)
-        teller = told(script, _say)
-        assert teller.gone
+        writer = run_writer(script, set_running)
+        assert writer.gone
         assert len(script.written) == 1
 
 
 def test_a_status_that_the_server_refuses_does_not_hold_up_the_pod() -> None:
     script = Script(422)
-    teller = told(script, _say)
-    assert not teller.gone
+    writer = run_writer(script, set_running)
+    assert not writer.gone
     assert len(script.written) == 1
 
 
 def test_a_conflict_about_something_else_than_the_pod_is_tried_again() -> None:
     script = Script(409, 409, there="u")
 
-    async def work(teller: PodStatusWriter) -> None:
-        teller.set_status({"phase": "Running"})
-        await teller.wait_until_written()
+    async def work(writer: PodStatusWriter) -> None:
+        writer.set_status({"phase": "Running"})
+        await writer.wait_until_written()
 
-    teller = told(script, work)
-    assert (teller.gone, len(script.written)) == (False, 3)
+    writer = run_writer(script, work)
+    assert (writer.gone, len(script.written)) == (False, 3)
     other = Script(409, there="another")
-    assert told(other, work).gone
+    assert run_writer(other, work).gone
     assert len(other.written) == 1

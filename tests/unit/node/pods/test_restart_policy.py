@@ -1,4 +1,4 @@
-"""What is to be done with the containers of a pod, as tables."""
+"""The restart policy of a pod, as tables."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from dray.node.pods.restart_policy import (
     mark_terminated,
 )
 
-PACE = RestartBackoff()
+BACKOFF = RestartBackoff()
 NOW = 1000.0
 RUNS = ContainerRunning("r", 900.0)
 WELL, BADLY = (ContainerTerminated(code, started=900.0, finished=990.0) for code in (0, 1))
 NEW = ContainerWaiting()
 
 
-def tale(
+def build_container(
     state: ContainerState = NEW, role: ContainerRole = ContainerRole.MAIN, name: str = "", **more: Any
 ) -> TrackedContainer:
     crashes = 1 if isinstance(state, ContainerTerminated) else 0
@@ -47,140 +47,175 @@ def tale(
 
 
 def init(state: ContainerState, name: str = "init") -> TrackedContainer:
-    return tale(state, ContainerRole.INIT, name)
+    return build_container(state, ContainerRole.INIT, name)
 
 
 def side(state: ContainerState) -> TrackedContainer:
-    return tale(state, ContainerRole.SIDECAR, "side")
+    return build_container(state, ContainerRole.SIDECAR, "side")
 
 
 @pytest.mark.parametrize(
-    ("tales", "policy", "todo"),
+    ("containers", "policy", "actions"),
     [
-        pytest.param([tale()], ALWAYS, PodActions(start=("main",)), id="a new container starts"),
-        pytest.param([tale(RUNS)], ALWAYS, PodActions(), id="one that runs is left alone"),
-        pytest.param([tale(WELL)], ALWAYS, PodActions(start=("main",)), id="one that ended starts again"),
-        pytest.param([tale(WELL)], ON_FAILURE, PodActions(final_phase=SUCCEEDED), id="not when it went well"),
-        pytest.param([tale(BADLY)], ON_FAILURE, PodActions(start=("main",)), id="but when it went badly"),
+        pytest.param([build_container()], ALWAYS, PodActions(start=("main",)), id="a new container starts"),
+        pytest.param([build_container(RUNS)], ALWAYS, PodActions(), id="one that runs is left alone"),
         pytest.param(
-            [tale(BADLY)], NEVER, PodActions(final_phase=FAILED), id="and never when nobody wants it"
+            [build_container(WELL)], ALWAYS, PodActions(start=("main",)), id="one that ended starts again"
         ),
         pytest.param(
-            [tale(WELL, name="a"), tale(RUNS, name="b")], NEVER, PodActions(), id="the last one is waited for"
-        ),
-        pytest.param([init(NEW), tale()], ALWAYS, PodActions(start=("init",)), id="first the init container"),
-        pytest.param([init(RUNS), tale()], ALWAYS, PodActions(), id="the others wait for it"),
-        pytest.param([init(WELL), tale()], NEVER, PodActions(start=("main",)), id="then the others"),
-        pytest.param(
-            [init(BADLY), tale()], NEVER, PodActions(final_phase=FAILED), id="a failed init ends the pod"
-        ),
-        pytest.param([init(BADLY), tale()], ON_FAILURE, PodActions(start=("init",)), id="or is tried again"),
-        pytest.param([side(NEW), tale()], ALWAYS, PodActions(start=("side",)), id="a sidecar starts first"),
-        pytest.param(
-            [side(RUNS), tale()], ALWAYS, PodActions(start=("main",)), id="and goes on beside the others"
+            [build_container(WELL)], ON_FAILURE, PodActions(final_phase=SUCCEEDED), id="not when it went well"
         ),
         pytest.param(
-            [side(BADLY), tale()], NEVER, PodActions(start=("side", "main")), id="it always starts again"
+            [build_container(BADLY)], ON_FAILURE, PodActions(start=("main",)), id="but when it went badly"
         ),
         pytest.param(
-            [side(RUNS), tale(WELL)], NEVER, PodActions(stop=("side",)), id="it ends with the others"
+            [build_container(BADLY)],
+            NEVER,
+            PodActions(final_phase=FAILED),
+            id="and never when nobody wants it",
         ),
         pytest.param(
-            [side(BADLY), tale(WELL)],
+            [build_container(WELL, name="a"), build_container(RUNS, name="b")],
+            NEVER,
+            PodActions(),
+            id="the last one is waited for",
+        ),
+        pytest.param(
+            [init(NEW), build_container()], ALWAYS, PodActions(start=("init",)), id="first the init container"
+        ),
+        pytest.param([init(RUNS), build_container()], ALWAYS, PodActions(), id="the others wait for it"),
+        pytest.param(
+            [init(WELL), build_container()], NEVER, PodActions(start=("main",)), id="then the others"
+        ),
+        pytest.param(
+            [init(BADLY), build_container()],
+            NEVER,
+            PodActions(final_phase=FAILED),
+            id="a failed init ends the pod",
+        ),
+        pytest.param(
+            [init(BADLY), build_container()], ON_FAILURE, PodActions(start=("init",)), id="or is tried again"
+        ),
+        pytest.param(
+            [side(NEW), build_container()], ALWAYS, PodActions(start=("side",)), id="a sidecar starts first"
+        ),
+        pytest.param(
+            [side(RUNS), build_container()],
+            ALWAYS,
+            PodActions(start=("main",)),
+            id="and goes on beside the others",
+        ),
+        pytest.param(
+            [side(BADLY), build_container()],
+            NEVER,
+            PodActions(start=("side", "main")),
+            id="it always starts again",
+        ),
+        pytest.param(
+            [side(RUNS), build_container(WELL)],
+            NEVER,
+            PodActions(stop=("side",)),
+            id="it ends with the others",
+        ),
+        pytest.param(
+            [side(BADLY), build_container(WELL)],
             NEVER,
             PodActions(final_phase=SUCCEEDED),
             id="its own end does not count",
         ),
         pytest.param(
-            [side(RUNS), init(BADLY), tale()],
+            [side(RUNS), init(BADLY), build_container()],
             NEVER,
             PodActions(stop=("side",)),
             id="it ends with a failed init",
         ),
         pytest.param(
-            [side(BADLY), init(NEW, "later"), tale()],
+            [side(BADLY), init(NEW, "later"), build_container()],
             NEVER,
             PodActions(start=("side",)),
             id="what comes after a sidecar waits until that runs",
         ),
         pytest.param(
-            [tale(BADLY, crashes=2)],
+            [build_container(BADLY, crashes=2)],
             ALWAYS,
             PodActions(recheck_at=1000.0),
             id="the second end in a row costs ten seconds",
         ),
         pytest.param(
-            [tale(BADLY, crashes=3)], ALWAYS, PodActions(recheck_at=1010.0), id="and the third one twenty"
+            [build_container(BADLY, crashes=3)],
+            ALWAYS,
+            PodActions(recheck_at=1010.0),
+            id="and the third one twenty",
         ),
         pytest.param(
-            [tale(ContainerWaiting("x", until=1001.0, attempts=1))],
+            [build_container(ContainerWaiting("x", until=1001.0, attempts=1))],
             ALWAYS,
             PodActions(recheck_at=1001.0),
             id="a failed start waits",
         ),
     ],
 )
-def test_what_is_due(tales: list[TrackedContainer], policy: str, todo: PodActions) -> None:
-    moment = NOW if todo.recheck_at is None or todo.recheck_at > NOW else todo.recheck_at - 1
-    assert decide_actions(tales, policy, moment, PACE) == todo
+def test_the_next_actions(containers: list[TrackedContainer], policy: str, actions: PodActions) -> None:
+    moment = NOW if actions.recheck_at is None or actions.recheck_at > NOW else actions.recheck_at - 1
+    assert decide_actions(containers, policy, moment, BACKOFF) == actions
 
 
 @pytest.mark.parametrize(
-    ("tales", "policy", "phase"),
+    ("containers", "policy", "phase"),
     [
-        ([tale()], ALWAYS, PENDING),
-        ([tale(RUNS)], ALWAYS, RUNNING),
-        ([tale(BADLY)], ALWAYS, RUNNING),
-        ([tale(BADLY)], NEVER, FAILED),
-        ([tale(WELL)], NEVER, SUCCEEDED),
-        ([tale(WELL), tale(BADLY)], NEVER, FAILED),
-        ([tale(WELL), tale(RUNS)], NEVER, RUNNING),
-        ([init(RUNS), tale()], ALWAYS, PENDING),
-        ([init(BADLY), tale()], ALWAYS, PENDING),
-        ([init(BADLY), tale()], NEVER, FAILED),
-        ([side(RUNS), init(BADLY), tale()], NEVER, PENDING),
-        ([side(RUNS), tale(WELL)], NEVER, RUNNING),
-        ([side(WELL), tale(WELL)], NEVER, SUCCEEDED),
-        ([side(BADLY), tale(RUNS)], ALWAYS, RUNNING),
-        ([tale(ContainerWaiting("RunContainerError"), last_termination=BADLY)], ALWAYS, RUNNING),
+        ([build_container()], ALWAYS, PENDING),
+        ([build_container(RUNS)], ALWAYS, RUNNING),
+        ([build_container(BADLY)], ALWAYS, RUNNING),
+        ([build_container(BADLY)], NEVER, FAILED),
+        ([build_container(WELL)], NEVER, SUCCEEDED),
+        ([build_container(WELL), build_container(BADLY)], NEVER, FAILED),
+        ([build_container(WELL), build_container(RUNS)], NEVER, RUNNING),
+        ([init(RUNS), build_container()], ALWAYS, PENDING),
+        ([init(BADLY), build_container()], ALWAYS, PENDING),
+        ([init(BADLY), build_container()], NEVER, FAILED),
+        ([side(RUNS), init(BADLY), build_container()], NEVER, PENDING),
+        ([side(RUNS), build_container(WELL)], NEVER, RUNNING),
+        ([side(WELL), build_container(WELL)], NEVER, SUCCEEDED),
+        ([side(BADLY), build_container(RUNS)], ALWAYS, RUNNING),
+        ([build_container(ContainerWaiting("RunContainerError"), last_termination=BADLY)], ALWAYS, RUNNING),
     ],
 )
 def test_the_phase_follows_from_the_containers(
-    tales: list[TrackedContainer], policy: str, phase: str
+    containers: list[TrackedContainer], policy: str, phase: str
 ) -> None:
-    assert compute_phase(tales, policy) == phase
+    assert compute_phase(containers, policy) == phase
 
 
 def test_waits_double_up_to_five_minutes() -> None:
-    assert [PACE.compute_delay(crashes) for crashes in range(9)] == [0, 0, 10, 20, 40, 80, 160, 300, 300]
-    assert PACE.compute_delay(10_000) == 300
+    assert [BACKOFF.compute_delay(crashes) for crashes in range(9)] == [0, 0, 10, 20, 40, 80, 160, 300, 300]
+    assert BACKOFF.compute_delay(10_000) == 300
 
 
 def test_a_clock_that_was_set_back_keeps_no_container_waiting_longer_than_the_longest_wait() -> None:
-    crashed = [tale(replace(BADLY, finished=NOW + 86_400.0), crashes=3)]
-    assert decide_actions(crashed, ALWAYS, NOW, PACE) == PodActions(start=("main",))
-    tried = [tale(ContainerWaiting("CreateContainerError", until=NOW + 86_400.0, attempts=3))]
-    assert decide_actions(tried, ALWAYS, NOW, PACE) == PodActions(start=("main",))
-    soon = [tale(replace(BADLY, finished=NOW), crashes=2)]
-    assert decide_actions(soon, ALWAYS, NOW, PACE) == PodActions(recheck_at=NOW + 10.0)
+    crashed = [build_container(replace(BADLY, finished=NOW + 86_400.0), crashes=3)]
+    assert decide_actions(crashed, ALWAYS, NOW, BACKOFF) == PodActions(start=("main",))
+    tried = [build_container(ContainerWaiting("CreateContainerError", until=NOW + 86_400.0, attempts=3))]
+    assert decide_actions(tried, ALWAYS, NOW, BACKOFF) == PodActions(start=("main",))
+    soon = [build_container(replace(BADLY, finished=NOW), crashes=2)]
+    assert decide_actions(soon, ALWAYS, NOW, BACKOFF) == PodActions(recheck_at=NOW + 10.0)
 
 
 def test_a_container_that_ran_long_is_forgiven() -> None:
-    before = tale(RUNS, crashes=4)
-    assert mark_terminated(before, ContainerTerminated(1, started=0, finished=30), PACE).crashes == 5
-    assert mark_terminated(before, ContainerTerminated(1, started=0, finished=601), PACE).crashes == 1
+    before = build_container(RUNS, crashes=4)
+    assert mark_terminated(before, ContainerTerminated(1, started=0, finished=30), BACKOFF).crashes == 5
+    assert mark_terminated(before, ContainerTerminated(1, started=0, finished=601), BACKOFF).crashes == 1
 
 
 def test_a_second_start_remembers_the_end_before_it() -> None:
-    again = mark_started(tale(BADLY, restart_count=1), RUNS)
+    again = mark_started(build_container(BADLY, restart_count=1), RUNS)
     assert (again.state, again.last_termination, again.restart_count) == (RUNS, BADLY, 2)
-    assert mark_started(tale(), RUNS) == replace(tale(), state=RUNS)
+    assert mark_started(build_container(), RUNS) == replace(build_container(), state=RUNS)
 
 
-def test_who_is_cut_short_went_well_only_if_all_did() -> None:
-    assert compute_terminated_phase([side(BADLY), tale(WELL)]) == SUCCEEDED
-    assert compute_terminated_phase([tale(WELL), tale(BADLY)]) == FAILED
-    assert compute_terminated_phase([tale(NEW)]) == FAILED
+def test_a_terminated_pod_succeeded_only_if_all_containers_did() -> None:
+    assert compute_terminated_phase([side(BADLY), build_container(WELL)]) == SUCCEEDED
+    assert compute_terminated_phase([build_container(WELL), build_container(BADLY)]) == FAILED
+    assert compute_terminated_phase([build_container(NEW)]) == FAILED
 
 
 def test_containers_are_read_in_the_order_of_the_pod() -> None:

@@ -1,4 +1,4 @@
-"""Pods to which others do strange things: each is told what is wrong with it, and the others go on."""
+"""Unusual pods and changes by other clients: each gets an error, and the other pods continue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from dray.node.containers.runtime.base import ContainerExit, ContainerId
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.pods.pod_status_writer import PodStatusWriter
 from dray.node.pods.supervisor import PodSupervisor
-from tests.unit.node.stage import EVENT, POD, Document, Stage, container, played, pod, until
+from tests.unit.node.agent_harness import (
+    EVENT,
+    POD,
+    AgentHarness,
+    Document,
+    container,
+    pod,
+    run_on_node,
+    until,
+)
 
 PREPARATION = get_kind("Preparation.dray.dev")
 
@@ -38,24 +47,22 @@ def unnamed() -> Document:
         ),
     ],
 )
-def test_a_pod_whose_containers_cannot_be_told_apart_fails_alone(
-    tmp_path: Path, spec: Document, said: str
-) -> None:
-    async def work(stage: Stage) -> None:
+def test_a_pod_with_duplicate_container_names_fails_alone(tmp_path: Path, spec: Document, said: str) -> None:
+    async def work(harness: AgentHarness) -> None:
         odd = pod("odd")
         odd["spec"] |= spec
-        async with stage.agent():
-            await stage.create(odd, pod("well"))
-            seen = await stage.phase("odd", "Failed")
+        async with harness.agent():
+            await harness.create(odd, pod("well"))
+            seen = await harness.phase("odd", "Failed")
             assert (seen["status"]["reason"], seen["status"]["message"]) == ("InvalidPod", said)
-            await stage.phase("well", "Running")
-        async with stage.agent():
-            await stage.delete("odd")
-            await stage.gone("odd")
-            await stage.delete("well", grace=0)
-            await stage.gone("well")
+            await harness.phase("well", "Running")
+        async with harness.agent():
+            await harness.delete("odd")
+            await harness.gone("odd")
+            await harness.delete("well", grace=0)
+            await harness.gone("well")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 STATUSES: tuple[Document, ...] = (
@@ -72,20 +79,20 @@ STATUSES: tuple[Document, ...] = (
 def test_an_agent_takes_up_containers_whatever_others_wrote_into_the_status(
     tmp_path: Path, status: Document
 ) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p"))
-            seen = await stage.phase("p", "Running")
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p"))
+            seen = await harness.phase("p", "Running")
             before = seen["status"]["containerStatuses"][0]["containerID"]
         patch = MergePatch({"status": status})
-        await stage.admin.patch(POD, "p", patch, "default", subresource="status")
-        async with stage.agent():
-            seen = await stage.until("p", lambda seen: "containerID" in str(seen["status"]))
+        await harness.admin.patch(POD, "p", patch, "default", subresource="status")
+        async with harness.agent():
+            seen = await harness.until("p", lambda seen: "containerID" in str(seen["status"]))
             assert seen["status"]["containerStatuses"][0]["containerID"] == before
-            await stage.delete("p", grace=0)
-            await stage.gone("p")
+            await harness.delete("p", grace=0)
+            await harness.gone("p")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 @pytest.mark.parametrize(
@@ -100,55 +107,55 @@ def test_an_agent_takes_up_containers_whatever_others_wrote_into_the_status(
         {"command": "sh"},
     ],
 )
-def test_a_container_that_cannot_be_read_waits_and_says_which_field(
+def test_an_invalid_container_waits_with_a_message_that_names_the_field(
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("odd", container("c") | more))
-            seen = await stage.until("odd", lambda seen: "ConfigError" in str(seen["status"]))
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("odd", container("c") | more))
+            seen = await harness.until("odd", lambda seen: "ConfigError" in str(seen["status"]))
             waiting = seen["status"]["containerStatuses"][0]["state"]["waiting"]
             assert waiting["message"].startswith("spec.containers[0]"), waiting
             told = [
-                one["note" if "note" in one else "message"] for one in (await stage.admin.list(EVENT)).items
+                one["note" if "note" in one else "message"] for one in (await harness.admin.list(EVENT)).items
             ]
             assert not any("fault of its own" in text for text in told), told
-            await stage.delete("odd", grace=0)
-            await stage.gone("odd")
+            await harness.delete("odd", grace=0)
+            await harness.gone("odd")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_a_pod_that_others_declare_over_stops_and_gives_back(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p", claim="gpus"))
-            await stage.claim("gpus", "p")
-            await stage.phase("p", "Running")
-            over = {"phase": "Failed", "reason": "Evicted", "message": "make room"}
-            await stage.admin.patch(POD, "p", MergePatch({"status": over}), "default", subresource="status")
-            seen = await stage.until("p", lambda seen: "terminated" in str(seen["status"]))
-            assert not stage.driver.held
+def test_a_pod_that_another_client_declares_finished_stops_and_releases_its_claims(tmp_path: Path) -> None:
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p", claim="gpus"))
+            await harness.claim("gpus", "p")
+            await harness.phase("p", "Running")
+            over = {"phase": "Failed", "reason": "Evicted", "message": "node pressure"}
+            await harness.admin.patch(POD, "p", MergePatch({"status": over}), "default", subresource="status")
+            seen = await harness.until("p", lambda seen: "terminated" in str(seen["status"]))
+            assert not harness.driver.held
             assert {name: seen["status"][name] for name in over} == over
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_a_status_that_others_wrote_over_is_written_again(tmp_path: Path) -> None:
     """Also when the server was put back to an earlier state, in which the pod had not begun."""
 
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p"), pod("done", container("c", "true"), restartPolicy="Never"))
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p"), pod("done", container("c", "true"), restartPolicy="Never"))
             earlier = {"phase": "Pending", "containerStatuses": [], "conditions": []}
             for name, phase in (("p", "Running"), ("done", "Succeeded")):
-                before = await stage.phase(name, phase)
+                before = await harness.phase(name, phase)
                 patch = MergePatch({"status": earlier})
-                await stage.admin.patch(POD, name, patch, "default", subresource="status")
-                seen = await stage.phase(name, phase)
+                await harness.admin.patch(POD, name, patch, "default", subresource="status")
+                seen = await harness.phase(name, phase)
                 assert _timeless(seen) == _timeless(before)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def _timeless(pod: Document) -> Document:
@@ -169,18 +176,18 @@ def test_a_pod_that_is_deleted_while_its_claims_are_prepared_does_not_wait_for_a
 
     monkeypatch.setattr(PodClaimPreparer, "wait_for_retry", for_ever)
 
-    async def work(stage: Stage) -> None:
-        stage.driver.hold = asyncio.Event()
-        async with stage.agent():
-            await stage.create(pod("p", claim="gpus"))
-            await stage.claim("gpus", "p")
-            await until(lambda: _is(bool(stage.driver.asked)))
-            await stage.delete("p", grace=0)
-            stage.driver.hold.set()
-            await stage.gone("p")
-            await until(lambda: _is(not stage.driver.held))
+    async def work(harness: AgentHarness) -> None:
+        harness.driver.hold = asyncio.Event()
+        async with harness.agent():
+            await harness.create(pod("p", claim="gpus"))
+            await harness.claim("gpus", "p")
+            await until(lambda: _is(bool(harness.driver.asked)))
+            await harness.delete("p", grace=0)
+            harness.driver.hold.set()
+            await harness.gone("p")
+            await until(lambda: _is(not harness.driver.held))
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 async def _is(it: bool) -> bool:
@@ -190,48 +197,48 @@ async def _is(it: bool) -> bool:
 def test_what_runs_is_prepared_again_when_the_server_forgot_that_it_was(tmp_path: Path) -> None:
     """A server that was put back to an earlier state does not know that this node has the devices."""
 
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p", claim="gpus"))
-            await stage.claim("gpus", "p")
-            await stage.phase("p", "Running")
-        (standing,) = (await stage.admin.list(PREPARATION)).items
-        await stage.admin.delete(PREPARATION, standing.metadata.name)
-        stage.driver.asked.clear()
-        async with stage.agent():
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p", claim="gpus"))
+            await harness.claim("gpus", "p")
+            await harness.phase("p", "Running")
+        (standing,) = (await harness.admin.list(PREPARATION)).items
+        await harness.admin.delete(PREPARATION, standing.metadata.name)
+        harness.driver.asked.clear()
+        async with harness.agent():
 
             async def is_announced() -> bool:
-                return bool((await stage.admin.list(PREPARATION)).items)
+                return bool((await harness.admin.list(PREPARATION)).items)
 
             await until(is_announced)
-            await until(lambda: _is(stage.driver.asked == ["prepare default/gpus"]))
-            seen = await stage.pod("p")
+            await until(lambda: _is(harness.driver.asked == ["prepare default/gpus"]))
+            seen = await harness.pod("p")
             assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_a_pod_that_nobody_can_read_is_told_so_and_the_others_run(
+def test_an_unreadable_pod_has_an_event_and_the_others_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("cannot be read")
 
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
             with monkeypatch.context() as patched:
                 patched.setattr("dray.node.pods.pod_worker.restore_containers", broken)
-                await stage.create(pod("odd"))
+                await harness.create(pod("odd"))
 
                 async def is_told() -> bool:
-                    told = (await stage.admin.list(EVENT)).items
+                    told = (await harness.admin.list(EVENT)).items
                     return any("ZeroDivisionError: cannot be read" in str(one) for one in told)
 
                 await until(is_told)
-            await stage.create(pod("well"))
-            await stage.phase("well", "Running")
+            await harness.create(pod("well"))
+            await harness.phase("well", "Running")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_the_end_of_a_container_is_seen_when_it_could_not_be_followed_for_a_while(
@@ -247,38 +254,38 @@ def test_the_end_of_a_container_is_seen_when_it_could_not_be_followed_for_a_whil
 
     monkeypatch.setattr(ProcessRuntime, "wait", wait)
 
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p", container("c", "true"), restartPolicy="Never"))
-            await stage.phase("p", "Succeeded")
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p", container("c", "true"), restartPolicy="Never"))
+            await harness.phase("p", "Succeeded")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_a_status_that_cannot_be_written_by_a_fault_of_ours_is_begun_anew(
+def test_a_worker_whose_status_writer_fails_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs, real = [], PodStatusWriter.run
 
-    async def run(teller: PodStatusWriter) -> None:
-        runs.append(teller)
+    async def run(writer: PodStatusWriter) -> None:
+        runs.append(writer)
         if len(runs) == 1:
             raise ZeroDivisionError("a slip of the pen")
-        await real(teller)
+        await real(writer)
 
     monkeypatch.setattr(PodStatusWriter, "run", run)
     monkeypatch.setattr("dray.node.pods.supervisor.RETRY_SECONDS", 0.1)
 
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p"))
-            seen = await stage.phase("p", "Running")
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p"))
+            seen = await harness.phase("p", "Running")
             assert seen["status"]["containerStatuses"][0]["restartCount"] == 0
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_claims_of_a_pod_that_is_gone_are_given_back_after_its_containers_were_stopped(
+def test_claims_of_a_deleted_pod_are_released_after_its_containers_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when stopping fails at first: neither the agent ends for that, nor are devices taken away."""
@@ -290,12 +297,12 @@ def test_claims_of_a_pod_that_is_gone_are_given_back_after_its_containers_were_s
             raise OSError(24, "Too many open files")
         await real(runtime, container, grace)
 
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            await stage.create(pod("p", claim="gpus"))
-            await stage.claim("gpus", "p")
-            await stage.phase("p", "Running")
-        await stage.delete("p", grace=0)
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            await harness.create(pod("p", claim="gpus"))
+            await harness.claim("gpus", "p")
+            await harness.phase("p", "Running")
+        await harness.delete("p", grace=0)
         monkeypatch.setattr(ProcessRuntime, "stop", stop)
         monkeypatch.setattr("dray.node.pods.supervisor.RETRY_SECONDS", 0.1)
         tried: list[int] = []
@@ -303,15 +310,15 @@ def test_claims_of_a_pod_that_is_gone_are_given_back_after_its_containers_were_s
         async def note() -> None:
             tried.append(len(stops))
 
-        stage.driver.before_unprepare = note
-        async with stage.agent():
-            await until(lambda: _is(not stage.driver.held))
+        harness.driver.before_unprepare = note
+        async with harness.agent():
+            await until(lambda: _is(not harness.driver.held))
             assert tried == [3]
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
+def test_a_pod_that_appears_again_while_it_ends_gets_a_new_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restored server does not know where a pod ran; its scheduler may choose the same node."""
@@ -324,15 +331,15 @@ def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
 
     monkeypatch.setattr("dray.node.agent.PodSupervisor", Kept)
 
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
             begins = tmp_path / "begins"
             begins.touch()
-            await stage.create(
+            await harness.create(
                 pod("p", container("c", "sh", "-c", f"echo >> {begins}; exec sleep 600"), claim="g")
             )
-            await stage.claim("g", "p")
-            seen = await stage.phase("p", "Running")
+            await harness.claim("g", "p")
+            seen = await harness.phase("p", "Running")
 
             async def once() -> bool:
                 return begins.read_text() == "\n"
@@ -346,7 +353,7 @@ def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
                 return begins.read_text() == "\n\n"
 
             await until(twice, begins.read_text)
-            assert stage.driver.asked == ["prepare default/g", "unprepare default/g", "prepare default/g"]
-            await stage.phase("p", "Running")
+            assert harness.driver.asked == ["prepare default/g", "unprepare default/g", "prepare default/g"]
+            await harness.phase("p", "Running")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)

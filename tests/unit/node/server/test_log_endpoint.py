@@ -1,4 +1,4 @@
-"""What containers said, from the agent over the server to whoever may read it, and to nobody else."""
+"""Container logs, from the agent through the server to authorized users only."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from dray.node.server.certificate import load_or_create_certificate
 from dray.server.auth.authn.certificates import CertificateAuthority
 from dray.server.http.requests import AUTHENTICATED
 from dray.server.registry.pod_logs import CERTIFICATE_ANNOTATION
-from tests.unit.node.stage import NODE, Stage, container, played, pod
+from tests.unit.node.agent_harness import NODE, AgentHarness, container, pod, run_on_node
 
 TALKS = "for i in 1 2 3; do echo line $i; done; echo oops >&2; sleep 600"
 LOG = "line 1\nline 2\nline 3\noops\n"
 
 
 @asynccontextmanager
-async def agent(stage: Stage) -> AsyncIterator[NodeAgent]:
-    async with stage.agent(port=0, client_ca=stage.server.authority) as running:
+async def agent(harness: AgentHarness) -> AsyncIterator[NodeAgent]:
+    async with harness.agent(port=0, client_ca=harness.server.authority) as running:
         yield running
 
 
-async def asked(stage: Stage, name: str, user: str = "", **query: str) -> tuple[int, str]:
+async def asked(harness: AgentHarness, name: str, user: str = "", **query: str) -> tuple[int, str]:
     """What the server answers for `pods/log`; the text of an error is its message."""
-    http = HttpTransport(load_client_config(str(stage.server.kubeconfig)))
+    http = HttpTransport(load_client_config(str(harness.server.kubeconfig)))
     if user:
         http = HttpTransport(
-            replace(load_client_config(str(stage.server.kubeconfig)), headers={"Impersonate-User": user})
+            replace(load_client_config(str(harness.server.kubeconfig)), headers={"Impersonate-User": user})
         )
     path = f"/api/v1/namespaces/default/pods/{name}/log"
     try:
@@ -56,43 +56,43 @@ async def asked(stage: Stage, name: str, user: str = "", **query: str) -> tuple[
     return reply.code, text if reply.code == 200 else read_json(reply.body)["message"]
 
 
-async def said(stage: Stage, name: str, words: str, **query: str) -> str:
+async def said(harness: AgentHarness, name: str, words: str, **query: str) -> str:
     """A log, as soon as some words are in it."""
     while True:
-        code, text = await asked(stage, name, **query)
+        code, text = await asked(harness, name, **query)
         if code == 200 and words in text:
             return text
         await asyncio.sleep(0.05)
 
 
 def test_a_log_is_read_through_the_server(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with agent(stage):
-            await stage.create(pod("p", container("c", "sh", "-c", TALKS)))
-            assert await said(stage, "p", "oops") == LOG
-            assert await asked(stage, "p", tailLines="2") == (200, "line 3\noops\n")
-            assert await asked(stage, "p", limitBytes="6") == (200, "line 1")
-            assert await asked(stage, "p", container="c", sinceSeconds="3600") == (200, LOG)
-            _, text = await asked(stage, "p", timestamps="true", tailLines="1")
+    async def work(harness: AgentHarness) -> None:
+        async with agent(harness):
+            await harness.create(pod("p", container("c", "sh", "-c", TALKS)))
+            assert await said(harness, "p", "oops") == LOG
+            assert await asked(harness, "p", tailLines="2") == (200, "line 3\noops\n")
+            assert await asked(harness, "p", limitBytes="6") == (200, "line 1")
+            assert await asked(harness, "p", container="c", sinceSeconds="3600") == (200, LOG)
+            _, text = await asked(harness, "p", timestamps="true", tailLines="1")
             moment, _, words = text.partition(" ")
             assert words == "oops\n"
             assert abs(datetime.fromisoformat(moment) - datetime.now(UTC)) < timedelta(minutes=5)
-            inside = LocalTransport(stage.server.app, "admin", ("system:masters", AUTHENTICATED))
+            inside = LocalTransport(harness.server.app, "admin", ("system:masters", AUTHENTICATED))
             path = "/api/v1/namespaces/default/pods/p/log"
             async with inside.stream(TransportRequest("GET", path), idle_timeout=10) as stream:
                 assert b"".join([part async for part in stream.chunks]).decode() == LOG
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_a_log_is_followed_until_the_container_ends(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
+    async def work(harness: AgentHarness) -> None:
         end = tmp_path / "end"
         script = f"echo first; while [ ! -e {end} ]; do sleep 0.05; done; echo last"
-        async with agent(stage):
-            await stage.create(pod("p", container("c", "sh", "-c", script), restartPolicy="Never"))
-            await said(stage, "p", "first")
-            http = HttpTransport(load_client_config(str(stage.server.kubeconfig)))
+        async with agent(harness):
+            await harness.create(pod("p", container("c", "sh", "-c", script), restartPolicy="Never"))
+            await said(harness, "p", "first")
+            http = HttpTransport(load_client_config(str(harness.server.kubeconfig)))
             path = "/api/v1/namespaces/default/pods/p/log"
             seen = b""
             async with http.stream(
@@ -103,22 +103,22 @@ def test_a_log_is_followed_until_the_container_ends(tmp_path: Path) -> None:
                     end.touch()
             await http.close()
             assert seen == b"first\nlast\n"
-            await stage.phase("p", "Succeeded")
-            assert await asked(stage, "p") == (200, "first\nlast\n")
+            await harness.phase("p", "Succeeded")
+            assert await asked(harness, "p") == (200, "first\nlast\n")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_the_log_of_the_container_before(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
+    async def work(harness: AgentHarness) -> None:
         mark = tmp_path / "mark"
         script = f"if [ -e {mark} ]; then echo second; sleep 600; fi; touch {mark}; echo one; exit 1"
-        async with agent(stage):
-            await stage.create(pod("p", container("c", "sh", "-c", script)))
-            assert await said(stage, "p", "second") == "second\n"
-            assert await asked(stage, "p", previous="true") == (200, "one\n")
+        async with agent(harness):
+            await harness.create(pod("p", container("c", "sh", "-c", script)))
+            assert await said(harness, "p", "second") == "second\n"
+            assert await asked(harness, "p", previous="true") == (200, "one\n")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 @pytest.mark.parametrize(
@@ -136,63 +136,63 @@ def test_the_log_of_the_container_before(tmp_path: Path) -> None:
     ],
 )
 def test_questions_that_have_no_answer(tmp_path: Path, query: dict[str, str], code: int, words: str) -> None:
-    async def work(stage: Stage) -> None:
-        async with agent(stage):
-            await stage.create(pod("two", container("a"), container("b")))
-            await stage.phase("two", "Running")
-            answer, text = await asked(stage, "two", **query)
+    async def work(harness: AgentHarness) -> None:
+        async with agent(harness):
+            await harness.create(pod("two", container("a"), container("b")))
+            await harness.phase("two", "Running")
+            answer, text = await asked(harness, "two", **query)
             assert (answer, words in text) == (code, True), text
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_a_container_that_waits_says_for_what(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
+def test_the_log_of_a_waiting_container_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    async def work(harness: AgentHarness) -> None:
         unbound = pod("unbound")
         del unbound["spec"]["nodeName"]
-        async with agent(stage):
-            await stage.create(pod("p", claim="missing"), unbound)
-            await stage.until("p", lambda seen: "ClaimMissing" in str(seen["status"]))
-            code, text = await asked(stage, "p")
+        async with agent(harness):
+            await harness.create(pod("p", claim="missing"), unbound)
+            await harness.until("p", lambda seen: "ClaimMissing" in str(seen["status"]))
+            code, text = await asked(harness, "p")
             assert (code, text) == (400, 'container "c" in pod "p" is waiting to start: ClaimMissing')
-            assert await asked(stage, "unbound") == (
+            assert await asked(harness, "unbound") == (
                 400,
                 "pod unbound has no node yet, so it has no logs",
             )
-            assert (await asked(stage, "nobody"))[0] == 404
+            assert (await asked(harness, "nobody"))[0] == 404
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_an_agent_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with agent(stage) as running:
-            await stage.create(pod("p"))
-            await stage.phase("p", "Running")
+    async def work(harness: AgentHarness) -> None:
+        async with agent(harness) as running:
+            await harness.create(pod("p"))
+            await harness.phase("p", "Running")
             address = running.address
-        code, text = await asked(stage, "p")
+        code, text = await asked(harness, "p")
         assert code == 500
         assert f"the agent of node {NODE} cannot be reached at {address}: connection refused" in text
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_only_the_certificate_of_the_node_is_believed(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with agent(stage):
-            await stage.create(pod("p"))
-            await stage.phase("p", "Running")
+    async def work(harness: AgentHarness) -> None:
+        async with agent(harness):
+            await harness.create(pod("p"))
+            await harness.phase("p", "Running")
             for mark, words in (
                 ("sha256:" + "00" * 32, "the certificate of the server there is not the one"),
                 ("sha256:zz", "is no fingerprint"),
                 (None, "does not say where its agent serves logs"),
             ):
                 patch = MergePatch({"metadata": {"annotations": {CERTIFICATE_ANNOTATION: mark}}})
-                await stage.admin.patch(get_kind("Node"), NODE, patch)
-                code, text = await asked(stage, "p")
+                await harness.admin.patch(get_kind("Node"), NODE, patch)
+                code, text = await asked(harness, "p")
                 assert (code, words in text) == (500, True), text
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 @pytest.mark.parametrize(
@@ -200,29 +200,29 @@ def test_only_the_certificate_of_the_node_is_believed(tmp_path: Path) -> None:
     ["127.0.0.1/api/v1/secrets?x=", "127.0.0.1#", "someone@127.0.0.1", "a b", "::1/api", "fe80::1%lo/x"],
 )
 def test_an_address_that_asks_for_more_than_a_log_is_not_asked(tmp_path: Path, address: str) -> None:
-    async def work(stage: Stage) -> None:
-        async with agent(stage):
-            await stage.create(pod("p", container("c", "sh", "-c", TALKS)))
-            await said(stage, "p", "oops")
+    async def work(harness: AgentHarness) -> None:
+        async with agent(harness):
+            await harness.create(pod("p", container("c", "sh", "-c", TALKS)))
+            await said(harness, "p", "oops")
         status = {"addresses": [{"type": "InternalIP", "address": address}]}
         node = get_kind("Node")
-        await stage.admin.patch(node, NODE, MergePatch({"status": status}), subresource="status")
-        code, text = await asked(stage, "p")
+        await harness.admin.patch(node, NODE, MergePatch({"status": status}), subresource="status")
+        code, text = await asked(harness, "p")
         assert (code, f"`{address}`" in text, "is no address" in text) == (500, True, True), text
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_who_may_read_logs_is_asked_of_roles(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with agent(stage):
-            await stage.create(pod("p", container("c", "sh", "-c", TALKS)))
-            await said(stage, "p", "oops")
-            code, text = await asked(stage, "p", "somebody")
+def test_reading_logs_is_authorized_by_roles(tmp_path: Path) -> None:
+    async def work(harness: AgentHarness) -> None:
+        async with agent(harness):
+            await harness.create(pod("p", container("c", "sh", "-c", TALKS)))
+            await said(harness, "p", "oops")
+            code, text = await asked(harness, "p", "somebody")
             assert (code, 'cannot get resource "pods/log"' in text) == (403, True)
             role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
             subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}
-            await stage.create(
+            await harness.create(
                 {
                     "apiVersion": "rbac.authorization.k8s.io/v1",
                     "kind": "RoleBinding",
@@ -231,17 +231,17 @@ def test_who_may_read_logs_is_asked_of_roles(tmp_path: Path) -> None:
                     "subjects": [subject],
                 }
             )
-            assert await asked(stage, "p", "somebody") == (200, LOG)
+            assert await asked(harness, "p", "somebody") == (200, LOG)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_an_agent_answers_the_server_and_nobody_else(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
+def test_an_agent_serves_only_the_api_server(tmp_path: Path) -> None:
+    async def work(harness: AgentHarness) -> None:
         keys = tmp_path / "server" / "keys"
-        async with agent(stage) as running:
-            await stage.create(pod("p", container("c", "sh", "-c", TALKS)))
-            await said(stage, "p", "oops")
+        async with agent(harness) as running:
+            await harness.create(pod("p", container("c", "sh", "-c", TALKS)))
+            await said(harness, "p", "oops")
             url = f"https://{running.address}/containerLogs/default/p/c"
             certificates = CertificateAuthority.open_for_clients(keys)
             everybody = certificates.issue_client_certificate("somebody")
@@ -257,7 +257,7 @@ def test_an_agent_answers_the_server_and_nobody_else(tmp_path: Path) -> None:
             with pytest.raises(aiohttp.ClientError):
                 await _got(url, stranger)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def _folder(path: Path) -> Path:
@@ -300,15 +300,15 @@ def test_an_agent_keeps_its_certificate_until_that_nears_its_end(tmp_path: Path)
         ("203.0.113.7", "cannot assign requested address; choose another --address"),
     ],
 )
-def test_where_nobody_can_listen_is_told(tmp_path: Path, host: str, why: str) -> None:
-    async def work(stage: Stage) -> None:
+def test_an_address_that_cannot_be_bound_is_an_input_error(tmp_path: Path, host: str, why: str) -> None:
+    async def work(harness: AgentHarness) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
             with pytest.raises(InputError) as refused:
-                async with stage.agent(port=port, listen_address=host):
+                async with harness.agent(port=port, listen_address=host):
                     pass
             assert str(refused.value) == f"cannot listen on {host}:{port}: {why}"
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)

@@ -1,4 +1,4 @@
-"""Whether a node says that it is ready: while its agent starts, in trouble, and after it."""
+"""The Ready condition of a node: while its agent starts, during problems, and after them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dray.node.status import node_readiness
 from dray.node.status.node_readiness import STARTING_MESSAGE, NodeReadinessMonitor, find_disk_problem
 from dray.node.status.node_registration import NodeDescription, NodeRegistration
 from dray.telemetry.logs import build_silent_logger
-from tests.unit.node.stage import NODE, Document, Stage, played, pod, until
+from tests.unit.node.agent_harness import NODE, AgentHarness, Document, pod, run_on_node, until
 
 NODES = get_kind("Node")
 
@@ -26,18 +26,18 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_readiness, "CHECK_SECONDS", 0.02)
 
 
-async def ready(stage: Stage) -> Document | None:
+async def ready(harness: AgentHarness) -> Document | None:
     """What the node says of whether it is ready."""
-    conditions = (await stage.admin.get(NODES, NODE))["status"]["conditions"]
+    conditions = (await harness.admin.get(NODES, NODE))["status"]["conditions"]
     found: list[Document] = [one for one in conditions if one["type"] == "Ready"]
     return found[0] if found else None
 
 
-async def says(stage: Stage, status: str, *words: str) -> None:
+async def says(harness: AgentHarness, status: str, *words: str) -> None:
     said: list[Document | None] = []
 
     async def is_said() -> bool:
-        said[:] = [await ready(stage)]
+        said[:] = [await ready(harness)]
         return said[0] is not None and said[0]["status"] == status
 
     await until(is_said, lambda: said)
@@ -55,84 +55,86 @@ class Ailing(ProcessRuntime):
 
 
 def test_a_runtime_that_starts_nothing_makes_the_node_not_ready_until_it_does(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        runtime = Ailing(stage.root / "containers")
-        async with stage.agent(runtime=runtime):
-            before = await ready(stage)
+    async def work(harness: AgentHarness) -> None:
+        runtime = Ailing(harness.root / "containers")
+        async with harness.agent(runtime=runtime):
+            before = await ready(harness)
             assert before is not None
             assert (before["status"], before["reason"]) == ("True", "KubeletReady")
             runtime.ails = "the runtime is on fire"
-            await says(stage, "False", "the runtime is on fire")
+            await says(harness, "False", "the runtime is on fire")
             runtime.ails = ""
-            await says(stage, "True", "the agent takes pods")
+            await says(harness, "True", "the agent takes pods")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_a_record_that_cannot_be_written_makes_the_node_not_ready_until_it_can(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            checkpoint = stage.root / "checkpoint"
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            checkpoint = harness.root / "checkpoint"
             checkpoint.unlink()
             checkpoint.mkdir()
-            await stage.create(pod("p", claim="gpus"))
-            await stage.claim("gpus", "p")
-            await says(stage, "False", "the record of prepared claims cannot be written: ", "checkpoint")
-            assert stage.driver.asked == []
+            await harness.create(pod("p", claim="gpus"))
+            await harness.claim("gpus", "p")
+            await says(harness, "False", "the record of prepared claims cannot be written: ", "checkpoint")
+            assert harness.driver.asked == []
             checkpoint.rmdir()
-            await says(stage, "True")
-            await stage.phase("p", "Running")
+            await says(harness, "True")
+            await harness.phase("p", "Running")
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_a_node_that_was_away_for_a_moment_stays_as_it_was(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        async with stage.agent():
-            before = await ready(stage)
-        board = NodeRegistration(stage.own, NodeDescription(NODE), build_silent_logger())
+    async def work(harness: AgentHarness) -> None:
+        async with harness.agent():
+            before = await ready(harness)
+        board = NodeRegistration(harness.own, NodeDescription(NODE), build_silent_logger())
         await board.register()
-        assert await ready(stage) == before, "an agent that has only begun to start says nothing"
-        async with stage.agent():
-            after = await ready(stage)
+        assert await ready(harness) == before, "an agent that has only begun to start says nothing"
+        async with harness.agent():
+            after = await ready(harness)
         assert before is not None
         assert after is not None
         assert (after["status"], after["lastTransitionTime"]) == ("True", before["lastTransitionTime"])
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_an_agent_that_takes_long_to_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_whose_agent_takes_long_to_start_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(node_readiness, "START_SECONDS", 0.01)
 
-    async def work(stage: Stage) -> None:
-        board = NodeRegistration(stage.own, NodeDescription(NODE), build_silent_logger())
+    async def work(harness: AgentHarness) -> None:
+        board = NodeRegistration(harness.own, NodeDescription(NODE), build_silent_logger())
         await board.register()
-        looking = NodeReadinessMonitor(board, stage.own.options.time_source, build_silent_logger())
+        looking = NodeReadinessMonitor(board, harness.own.options.time_source, build_silent_logger())
         task = asyncio.create_task(looking.run())
-        await says(stage, "False", STARTING_MESSAGE)
+        await says(harness, "False", STARTING_MESSAGE)
         await looking.start()
-        await says(stage, "True")
+        await says(harness, "True")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_trouble_that_is_seen_once_is_not_told(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        board = NodeRegistration(stage.own, NodeDescription(NODE), build_silent_logger())
+def test_a_single_failure_does_not_make_the_node_unready(tmp_path: Path) -> None:
+    async def work(harness: AgentHarness) -> None:
+        board = NodeRegistration(harness.own, NodeDescription(NODE), build_silent_logger())
         await board.register()
         looks = iter(["", "once", "", "", "twice", "twice"])
         seen: list[tuple[str, str]] = []
 
         async def check() -> str:
-            said = await ready(stage)
+            said = await ready(harness)
             why = next(looks, "")
             seen.append((why, said["status"] if said else ""))
             return why
 
-        looking = NodeReadinessMonitor(board, stage.own.options.time_source, build_silent_logger())
+        looking = NodeReadinessMonitor(board, harness.own.options.time_source, build_silent_logger())
         task = asyncio.create_task(looking.run())
         await looking.start(check)
 
@@ -145,7 +147,7 @@ def test_trouble_that_is_seen_once_is_not_told(tmp_path: Path) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_trouble_that_is_seen_once_is_not_told(tmp_path: Path) -> None:
         ({"f_bfree": 0, "f_bavail": 0, "f_blocks": 0}, ""),
     ],
 )
-def test_a_disk_tells_whether_anything_can_be_written(
+def test_a_full_or_read_only_disk_is_a_problem(
     changes: dict[str, int], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fine = {"f_flag": 0, "f_frsize": 4096, "f_blocks": 9999, "f_bfree": 999, "f_bavail": 999}
@@ -171,12 +173,12 @@ def test_a_disk_tells_whether_anything_can_be_written(
     assert bool(said) == bool(says)
 
 
-def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_deleted_directory_is_a_problem(tmp_path: Path) -> None:
     assert asyncio.run(find_disk_problem(tmp_path)) == ""
     assert "No such file or directory" in asyncio.run(find_disk_problem(tmp_path / "gone"))
 
 
-def test_a_runtime_tells_what_it_lacks(tmp_path: Path) -> None:
+def test_a_runtime_reports_what_it_lacks(tmp_path: Path) -> None:
     program, rootfs, containers = tmp_path / "runc", tmp_path / "rootfs", tmp_path / "containers"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

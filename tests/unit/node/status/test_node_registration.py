@@ -1,4 +1,4 @@
-"""The node's own object: made or adopted, kept up to date, with a sign of life."""
+"""The Node object: created or adopted, kept up to date, with a heartbeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dray.node.status.node_registration import (
     build_node_status,
 )
 from dray.telemetry.logs import build_silent_logger
-from tests.unit.node.stage import NODE, Stage, played, until
+from tests.unit.node.agent_harness import NODE, AgentHarness, run_on_node, until
 
 NODES, LEASES = get_kind("Node"), get_kind("Lease.coordination.k8s.io")
 FACTS = NodeDescription(
@@ -46,16 +46,16 @@ async def kept(client: Client, facts: NodeDescription) -> asyncio.Task[None]:
     return task
 
 
-def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        board = NodeRegistration(stage.own, FACTS, build_silent_logger())
+def test_a_new_node_publishes_its_description(tmp_path: Path) -> None:
+    async def work(harness: AgentHarness) -> None:
+        board = NodeRegistration(harness.own, FACTS, build_silent_logger())
         task = asyncio.create_task(board.run())
         await board.registered.wait()
-        node = await stage.admin.get(NODES, NODE)
+        node = await harness.admin.get(NODES, NODE)
         pressures = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "False")
         assert {one["type"]: one["status"] for one in node["status"]["conditions"]} == pressures
         await board.set_ready(True)
-        node = await stage.admin.get(NODES, NODE)
+        node = await harness.admin.get(NODES, NODE)
         assert node["metadata"]["labels"] == {
             "kubernetes.io/hostname": NODE,
             "kubernetes.io/os": "linux",
@@ -74,16 +74,16 @@ def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
         ready = {one["type"]: one["status"] for one in status["conditions"]}
         assert ready == {**pressures, "Ready": "True"}
 
-        async def beats() -> bool:
-            leases = (await stage.admin.list(LEASES, "kube-node-lease")).items
+        async def is_renewed() -> bool:
+            leases = (await harness.admin.list(LEASES, "kube-node-lease")).items
             return [lease["spec"]["holderIdentity"] for lease in leases] == [NODE]
 
-        await until(beats)
-        (lease,) = (await stage.admin.list(LEASES, "kube-node-lease")).items
+        await until(is_renewed)
+        (lease,) = (await harness.admin.list(LEASES, "kube-node-lease")).items
         assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
         await ended(task)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 async def ended(task: asyncio.Task[None]) -> None:
@@ -92,64 +92,64 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 def test_a_node_that_is_there_is_adopted_with_what_others_wrote(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
+    async def work(harness: AgentHarness) -> None:
         metadata = {"name": NODE, "labels": {"theirs": "x"}, "annotations": {"note": "y"}}
         spec = {"unschedulable": True}
         theirs = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
-        await stage.create(theirs)
-        task = await kept(stage.own, FACTS)
-        node = await stage.admin.get(NODES, NODE)
+        await harness.create(theirs)
+        task = await kept(harness.own, FACTS)
+        node = await harness.admin.get(NODES, NODE)
         assert node["metadata"]["labels"].items() >= {"theirs": "x", "rack": "r1"}.items()
         assert node["metadata"]["annotations"].keys() == {"note", CERTIFICATE_ANNOTATION}
         assert node["spec"]["unschedulable"] is True
         await ended(task)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
-def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_node_is_registered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lease, too: the one that belonged to the node before goes with that node."""
     monkeypatch.setattr(
         "dray.node.status.node_registration.HeartbeatOptions",
         partial(HeartbeatOptions, interval_seconds=0.05),
     )
 
-    async def work(stage: Stage) -> None:
-        board = NodeRegistration(stage.own, FACTS, build_silent_logger())
+    async def work(harness: AgentHarness) -> None:
+        board = NodeRegistration(harness.own, FACTS, build_silent_logger())
         task = asyncio.create_task(board.run())
         await board.registered.wait()
         before = board.node.metadata.uid
 
         async def is_back() -> bool:
-            nodes = (await stage.admin.list(NODES)).items
+            nodes = (await harness.admin.list(NODES)).items
             return bool(nodes) and nodes[0]["metadata"]["uid"] != before
 
         async def has_its_lease() -> bool:
-            leases = (await stage.admin.list(LEASES, "kube-node-lease")).items
+            leases = (await harness.admin.list(LEASES, "kube-node-lease")).items
             owners = [each["uid"] for one in leases for each in one["metadata"]["ownerReferences"]]
             return owners == [board.node.metadata.uid]
 
         await until(has_its_lease)
-        await stage.admin.delete(NODES, NODE)
+        await harness.admin.delete(NODES, NODE)
         await board.set_ready(False, "for a test")
         await until(is_back)
         with suppress(NotFoundError):
-            await stage.admin.delete(LEASES, NODE, "kube-node-lease")
+            await harness.admin.delete(LEASES, NODE, "kube-node-lease")
         await until(has_its_lease)
         await ended(task)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tmp_path: Path) -> None:
-    async def work(stage: Stage) -> None:
-        board, told = NodeRegistration(stage.own, FACTS, build_silent_logger()), asyncio.Event()
+    async def work(harness: AgentHarness) -> None:
+        board, told = NodeRegistration(harness.own, FACTS, build_silent_logger()), asyncio.Event()
         task = asyncio.create_task(board.run())
         await board.registered.wait()
         await board.set_ready(True)
         board.add_listener(told.set)
         patch = MergePatch({"metadata": {"annotations": {"dray.dev/abandon-devices": "true"}}})
-        await stage.admin.patch(NODES, NODE, patch)
+        await harness.admin.patch(NODES, NODE, patch)
 
         async def is_seen() -> bool:
             return "dray.dev/abandon-devices" in board.node.metadata.annotations
@@ -158,16 +158,16 @@ def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tm
         assert told.is_set()
         lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
         said = StrategicMergePatch({"status": {"conditions": [lost]}})
-        await stage.admin.patch(NODES, NODE, said, subresource="status")
+        await harness.admin.patch(NODES, NODE, said, subresource="status")
 
         async def is_ready() -> bool:
-            conditions = (await stage.admin.get(NODES, NODE))["status"]["conditions"]
+            conditions = (await harness.admin.get(NODES, NODE))["status"]["conditions"]
             return {"Ready": "True"}.items() <= {one["type"]: one["status"] for one in conditions}.items()
 
         await until(is_ready)
         await ended(task)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)
 
 
 def test_conditions_keep_their_moments_and_a_node_can_say_that_it_is_not_ready() -> None:
@@ -181,7 +181,7 @@ def test_conditions_keep_their_moments_and_a_node_can_say_that_it_is_not_ready()
     assert seen["DiskPressure"]["lastHeartbeatTime"] == later
 
 
-def test_a_node_that_answers_nobody_names_no_port() -> None:
+def test_a_node_without_an_endpoint_names_no_port() -> None:
     facts = replace(FACTS, port=0, fingerprint="")
     assert "daemonEndpoints" not in build_node_status(facts, {}, (True, ""), "now")
     assert facts.annotations == {}
@@ -194,13 +194,13 @@ def test_a_node_that_answers_nobody_names_no_port() -> None:
         (NodeDescription(NODE, labels={"a b": "c"}), "metadata.labels"),
     ],
 )
-def test_a_node_that_the_server_will_never_take_is_told_so(
+def test_a_node_that_the_server_rejects_is_an_input_error(
     tmp_path: Path, facts: NodeDescription, said: str
 ) -> None:
-    async def work(stage: Stage) -> None:
+    async def work(harness: AgentHarness) -> None:
         with pytest.raises(InputError) as refused:
-            await NodeRegistration(stage.admin, facts, build_silent_logger()).register()
+            await NodeRegistration(harness.admin, facts, build_silent_logger()).register()
         assert f"node `{facts.name}` cannot be registered" in str(refused.value)
         assert said in str(refused.value)
 
-    played(tmp_path, work)
+    run_on_node(tmp_path, work)

@@ -1,4 +1,4 @@
-"""`dray vectors`: ask the allocator questions whose answers are on record, and compare."""
+"""`dray vectors`: runs the allocator on recorded inputs, and compares the results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import click
 from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.json_text import read_json
-from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
-from dray.cli.input.cluster_files import print_message
 from dray.cli.input.options import output_option
 from dray.cli.output.progress import show_progress
-from dray.cli.output.text import sanitize_text
+from dray.cli.output.text import print_message, sanitize_text
 from dray.errors import DecodeError, InputError
 from dray.manifests import ManifestSource, read_documents, to_json
 from dray.simulation.vectors.answers import AllocatorAnswer, list_differences
@@ -36,12 +35,12 @@ _SEARCH_SECONDS = 10.0
 """As long as a scheduler of Kubernetes may take for a node."""
 
 _NO_FILE = ""
-"""What `--known` is without a file: the rules alone, which always count."""
+"""The value of `--known` without a file: the built-in decisions alone, which always count."""
 
 
 @click.group("vectors")
 def command() -> None:
-    """Compare the allocator with recorded answers."""
+    """Compare the allocator with recorded results."""
 
 
 @command.command("run")
@@ -51,31 +50,31 @@ def command() -> None:
     metavar="[FILE]",
     is_flag=False,
     flag_value=_NO_FILE,
-    help="A list of further differences that are meant to be, with reasons. Decisions count without one.",
+    help="A list of further intended differences, with reasons. Built-in decisions count without one.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show both answers wherever they differ, and where.")
+@click.option("-v", "--verbose", is_flag=True, help="Show both results wherever they differ, and where.")
 @output_option
 def run_vectors(paths: tuple[str, ...], known: str | None, verbose: bool, output: str) -> int:
-    """Run vectors: files with one question each (.json) or one on each line (.jsonl), or folders of them.
+    """Run vectors: files with one input each (.json) or one on each line (.jsonl), or folders of them.
 
-    Answers are equal when the devices, shares, amounts, configuration and node selector are those on record.
-    A difference is decided when a plain model of Kubernetes gives the answer on record and, with our
+    Results are equal when the devices, shares, amounts, configuration and node selector are those on record.
+    A difference is decided when a plain model of Kubernetes gives the result on record and, with our
     decisions, also ours. It is not built when the vector needs a feature that dray does not have. Everything
-    else is wrong, and so is an answer that breaks a rule. Exit code 0 when none is wrong, 1 when one is, 2
+    else is wrong, and so is a result that breaks a rule. Exit code 0 when none is wrong, 1 when one is, 2
     when a file is no vector.
     """
     paths, listed = _resolve_paths(paths, known)
     if not paths:
         raise click.UsageError("missing argument: name files or folders of vectors")
-    judge = AllocatorGateFilter.from_overrides({}).build_selector_evaluator()
+    evaluator = AllocatorGateFilter.from_overrides({}).build_selector_evaluator()
     limit = TimeLimit(time.perf_counter, _SEARCH_SECONDS)
     documents = list(_read_vectors(paths))
     verdicts: list[VectorComparison] = []
     with show_progress(documents, "vectors") as each:
         for document in each:
             vector = read_vector(document)
-            ours = answer_vector(vector, judge, limit)
-            verdicts.append(listed.apply(compare_answer(vector, ours, judge)))
+            ours = answer_vector(vector, evaluator, limit)
+            verdicts.append(listed.apply(compare_answer(vector, ours, evaluator)))
     if output == "json":
         click.echo(to_json([_build_document(verdicts)]), nl=False)
     else:
@@ -84,7 +83,7 @@ def run_vectors(paths: tuple[str, ...], known: str | None, verbose: bool, output
 
 
 def _resolve_paths(paths: tuple[str, ...], known: str | None) -> tuple[tuple[str, ...], KnownDifferences]:
-    """The vectors and the list; `--known` takes the word behind it, which may be a vector and no list."""
+    """Return the vectors and the list; `--known` takes the next word, which may be a vector and no list."""
     if not known:
         return paths, NO_KNOWN_DIFFERENCES
     if os.path.isdir(known) or known.endswith(".jsonl"):
@@ -99,7 +98,7 @@ def _resolve_paths(paths: tuple[str, ...], known: str | None) -> tuple[tuple[str
 
 
 def _read_vectors(paths: Sequence[str]) -> Iterator[Any]:
-    """The vectors in files; in a folder, documents that are something else are passed over."""
+    """Read the vectors in files; in a folder, other documents are skipped."""
     skipped: list[str] = []
     for path in paths:
         if not os.path.isdir(path):
@@ -129,7 +128,7 @@ def _read_documents(path: str) -> Iterator[Any]:
                 raise VectorError(f"{path}:{number}: {broken}") from None
 
 
-# --- for people ---
+# --- text ---
 
 
 def _render_lines(verdicts: Sequence[VectorComparison], verbose: bool) -> Iterator[str]:
@@ -149,13 +148,13 @@ def _render_lines(verdicts: Sequence[VectorComparison], verbose: bool) -> Iterat
     yield from _render_counts(verdicts)
 
 
-def _render_answer(whose: str, answer: AllocatorAnswer) -> Iterator[str]:
+def _render_answer(label: str, answer: AllocatorAnswer) -> Iterator[str]:
     for number, line in enumerate(answer.render_lines()):
-        yield sanitize_text(f"  {whose if number == 0 else '':10} {line}")
+        yield sanitize_text(f"  {label if number == 0 else '':10} {line}")
 
 
 def _render_counts(verdicts: Sequence[VectorComparison]) -> Iterator[str]:
-    """The numbers in a line, and how many differences each departure takes part in."""
+    """Render the counts in a line, and the number of differences per departure."""
     counts = Counter(verdict.standing for verdict in verdicts)
     yield " · ".join(f"{counts[standing]} {standing.value}" for standing in VectorStanding)
     for departure, times in sorted(_count_departures(verdicts).items()):
@@ -166,7 +165,7 @@ def _count_departures(verdicts: Sequence[VectorComparison]) -> Counter[str]:
     return Counter(departure for verdict in verdicts for departure in verdict.departures)
 
 
-# --- for machines ---
+# --- documents ---
 
 
 def _build_document(verdicts: Sequence[VectorComparison]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`dray driver`: for those who write drivers."""
+"""`dray driver`: commands for authors of drivers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.cli.commands.drivers import driver_conformance, driver_new
 
 @click.group("driver", no_args_is_help=True)
 def command() -> None:
-    """Start a driver, and hold it against what agents expect of one."""
+    """Start a new driver, and check one for conformance."""
 
 
 command.add_command(driver_new.command)

@@ -1,4 +1,6 @@
-"""`dray driver conformance`: hold a driver, in whatever language, against what agents expect of one."""
+"""`dray driver conformance`: checks a driver, in whatever language, against what kubelets and agents
+expect.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
 from dray.cli.output.progress import show_progress
 from dray.cli.output.tables import render_table
@@ -39,15 +41,21 @@ RestartDriver = Callable[[], Awaitable[None]]
     "--cdi-dir",
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
-    help="Where the driver writes CDI files; without it they are not looked at.",
+    help="Where the driver writes CDI files; without it they are not checked.",
 )
 @click.option("--restart", default="", metavar="COMMAND", help="A shell command that restarts the driver.")
 @click.option(
     "--supervised",
     is_flag=True,
-    help="Something starts the driver again when it ends: kill it (SIGKILL) to restart it.",
+    help="A supervisor restarts the driver: kill it (SIGKILL) to restart it.",
 )
-@click.option("--driver", "name", default="", metavar="NAME", help="For a SOCKET without registration.")
+@click.option(
+    "--driver",
+    "name",
+    default="",
+    metavar="NAME",
+    help="The driver's name, for a SOCKET without registration.",
+)
 @click.option(
     "--parameters",
     default="",
@@ -60,14 +68,14 @@ RestartDriver = Callable[[], Awaitable[None]]
 @click.option("--only", multiple=True, metavar="CHECK", help="Only this check; may be given several times.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, ...], **given: Any) -> int:
-    """Examine the driver at SOCKET, that of its registration or the one it serves.
+    """Check the driver at SOCKET, its registration socket or the one it serves.
 
-    Makes claims in the namespace `dray-conformance`, gives them devices that the driver publishes and nobody
-    uses, and plays an agent that calls once, twice, too late, at the same time, and after a restart. It needs
-    the rights of an administrator, and to be run on the driver's node. Everything it makes it removes again.
-    Of a driver for classic claims (KEP-3063) the controller must run, and --class must name a class of it.
+    Creates claims in the namespace `dray-conformance`, allocates free devices of the driver to them, and
+    calls the driver like an agent: once, twice, too late, concurrently, and after a restart. It needs the
+    permissions of an administrator, and must run on the driver's node. It removes everything it creates. For
+    a driver of classic claims (KEP-3063), its controller must run, and --class must name a class of it.
 
-    Exit codes: 0 nothing was found wrong, 1 something was, 2 the driver could not be examined.
+    Exit codes: 0 all checks passed, 1 some failed, 2 the driver could not be checked.
     """
     from dray.driver.conformance import ConformanceOptions
     from dray.driver.conformance.suite import select_checks
@@ -75,7 +83,7 @@ def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, .
     select_checks(only)
     if given["restart"] and given["supervised"]:
         raise InputError("give --restart or --supervised, not both")
-    choices = ConformanceOptions(
+    options = ConformanceOptions(
         _resolve_socket(socket_path),
         driver=given["name"],
         node=given["node"],
@@ -85,14 +93,14 @@ def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, .
         class_name=given["class_name"],
         only=only,
     )
-    report = run_to_completion(_run_checks(choices, kubeconfig, context))
+    report = run_to_completion(_run_checks(options, kubeconfig, context))
     click.echo(
         json.dumps(_build_document(report), indent=2) if given["output"] == "json" else _render_text(report)
     )
     return EXIT_YES if report.is_conformant else EXIT_NO
 
 
-async def _run_checks(choices: ConformanceOptions, kubeconfig: str, context: str) -> ConformanceReport:
+async def _run_checks(options: ConformanceOptions, kubeconfig: str, context: str) -> ConformanceReport:
     from dray.driver.conformance import run_conformance
 
     async with connect_to_server(kubeconfig, context) as (client, _):
@@ -101,11 +109,11 @@ async def _run_checks(choices: ConformanceOptions, kubeconfig: str, context: str
             def track_checks(checks: tuple[Any, ...]) -> Iterable[Any]:
                 return stack.enter_context(show_progress(checks, "checking", min_items=1))
 
-            return await run_conformance(client, choices, track_checks)
+            return await run_conformance(client, options, track_checks)
 
 
 def _resolve_socket(path: Path) -> Path:
-    """The socket that is meant; a directory with one socket stands for it."""
+    """Return the socket; a directory with one socket stands for it."""
     if not path.is_dir():
         return path.absolute()
     found = sorted(each for each in path.iterdir() if each.is_socket())
@@ -127,7 +135,7 @@ def _parse_parameters(text: str) -> dict[str, Any] | None:
     return document
 
 
-# --- restarting what is examined ---
+# --- restarting the driver ---
 
 
 def _build_restart(shell: str, supervised: Path | None) -> RestartDriver | None:
@@ -158,13 +166,15 @@ async def _run_shell(shell: str) -> None:
 
 
 def _kill_listener(path: Path) -> None:
-    """End the process that listens at a socket, without a word, and wait until it is gone."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.connect(str(path))
-        peer = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    """Kill the process that listens at a socket, and wait until it is gone."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(path))
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, _, _ = struct.unpack("3i", peer)
     if pid in (0, os.getpid()):
-        raise InputError(f"--supervised: the process behind `{path}` cannot be told from here; use --restart")
+        raise InputError(
+            f"--supervised: the process behind `{path}` cannot be identified from here; use --restart"
+        )
     descriptor = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -175,7 +185,7 @@ def _kill_listener(path: Path) -> None:
         os.close(descriptor)
 
 
-# --- what came of it ---
+# --- output ---
 
 
 def _render_text(report: ConformanceReport) -> str:
@@ -189,7 +199,7 @@ def _render_lines(report: ConformanceReport) -> Iterator[str]:
     yield sanitize_text(f"driver {report.driver}{where}, {' and '.join(report.versions)}")
     yield ""
     rows = [(each.check, each.verdict.value, each.title) for each in report.results]
-    yield from render_table(("check", "result", "what is true of a good driver"), rows)
+    yield from render_table(("check", "result", "requirement"), rows)
     for (verdict, why, hint), names in _group_messages(report).items():
         yield ""
         yield sanitize_text(f"{', '.join(names)}: {verdict}: {why}")
@@ -203,12 +213,12 @@ def _render_lines(report: ConformanceReport) -> Iterator[str]:
 
 
 def _group_messages(report: ConformanceReport) -> dict[tuple[str, str, str], list[str]]:
-    """What is to be said, with the checks of which it is true."""
-    told: dict[tuple[str, str, str], list[str]] = {}
+    """Group the checks by their message."""
+    messages: dict[tuple[str, str, str], list[str]] = {}
     for each in report.results:
         if each.why:
-            told.setdefault((each.verdict.value, each.why, each.hint), []).append(each.check)
-    return told
+            messages.setdefault((each.verdict.value, each.why, each.hint), []).append(each.check)
+    return messages
 
 
 def _build_document(report: ConformanceReport) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`dray driver new`: write a driver that works, to be changed into one that does something."""
+"""`dray driver new`: writes the project of a working driver, to be changed by its author."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.app import EXIT_YES
+from dray.cli.exit_codes import EXIT_YES
 from dray.errors import InputError
 
 
@@ -18,8 +18,8 @@ from dray.errors import InputError
 def command(name: str, folder: Path | None) -> int:
     """Write a driver called NAME, for example `gpu.example.com`, with tests and an example, to DIR.
 
-    NAME is what claims say: a domain that is yours, with a word for the devices in front. DIR must be empty
-    or not be there; without one it is made of that word, for example `gpu-driver`.
+    NAME is the driver name in claims: a domain of yours, with a word for the devices in front. DIR must be
+    empty or not exist. [default: made from that word, for example `gpu-driver`]
     """
     from dray.driver.skeleton import build_project_names, render_project
 

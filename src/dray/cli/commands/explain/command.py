@@ -10,8 +10,8 @@ import click
 
 from dray.allocator.requests import format_claim_name
 from dray.claims.claim_names import NamespacedName
-from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
 from dray.cli.commands.explain.page import ExplainCommandOptions, print_pages, render_page
+from dray.cli.exit_codes import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
 from dray.cli.input.cluster_files import (
     ClusterInput,
     build_abort_document,
@@ -52,42 +52,42 @@ from dray.simulation.object_reader import format_names
 @click.argument("words", nargs=-1, metavar="[pod/NAME|claim/NAME]")
 @server_options
 @click.option("-n", "--namespace", metavar="NAME", help="The namespace of the pod or claim.")
-@click.option("--node", metavar="NAME", help="Explain this node only.")
-@click.option("--alone", is_flag=True, help="As if nothing else were waiting.")
+@click.option("--node", metavar="NAME", help="Explain only this node.")
+@click.option("--alone", is_flag=True, help="Explain it as if nothing else were waiting.")
 @output_option
 @search_timeout_option
 @gates_option
 @strict_option
 @color_option
 def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> int:
-    """Tell which devices a pod or claim gets and why, or why it gets none and what would help.
+    """Explain which devices a pod or claim gets and why, or why it gets none and what would help.
 
-    In files (`-f`), everything that waits is placed in order, as `dray allocate` does it; the pod or claim
-    that is named is explained as it is met then, or all of them when none is named. Without files it is
-    explained as the server of a kubeconfig has it now, with everything else that keeps a pod from a node.
-    Every hint was tried before it is shown. Objects in files are judged as an API server would: what is
-    invalid is named and left out. Exit code 0 when what is explained finds its place, 1 when it does not,
-    2 when the input is broken, or when the pod or claim that is named is invalid.
+    In files (`-f`), everything that waits is placed in order, as `dray allocate` does it; the named pod or
+    claim is explained at its turn, or all of them when none is named. Without files, the server of a
+    kubeconfig is read, and everything else that keeps a pod from a node is explained too. Every hint was
+    tried before it is shown. Objects in files are validated as an API server would: invalid ones are named
+    and skipped. Exit code 0 when what is explained can be placed, 1 when it cannot, 2 when the input is
+    invalid, or when the named pod or claim is invalid.
     """
-    asked = [subject for word in words if (subject := parse_subject(word)) is not None]
+    named = [subject for word in words if (subject := parse_subject(word)) is not None]
     files = (*paths, *(word for word in words if parse_subject(word) is None))
     server = ServerTarget(chosen.pop("kubeconfig"), chosen.pop("context"))
     options = ExplainCommandOptions(**chosen)
-    if len(asked) > 1:
+    if len(named) > 1:
         raise click.UsageError("one pod or claim at a time, or none for all of them")
     if not files:
         if options.strict:
             raise click.UsageError("`--strict` is for files: a server has judged what it has")
         from dray.cli.commands.explain import live
 
-        return live.explain_live(server, asked[0] if asked else None, options)
+        return live.explain_live(server, named[0] if named else None, options)
     if server.is_explicit:
         raise click.UsageError("either files or a server: leave `-f` or `--kubeconfig` and `--context` out")
     cluster = load_cluster(files, options.gates, strict=options.strict)
     check_node(cluster.bundle, options.node)
     wanted = None
-    if asked:
-        kind, name = asked[0]
+    if named:
+        kind, name = named[0]
         wanted = (kind, resolve_name(cluster.bundle, kind, name, options.namespace))
     return _print_result(cluster, list(_place_subjects(cluster, wanted, options)), wanted, options)
 
@@ -99,10 +99,10 @@ Wanted = tuple[str, NamespacedName]
 def _place_subjects(
     cluster: ClusterInput, wanted: Wanted | None, options: ExplainCommandOptions
 ) -> Iterator[PlacementOutcome]:
-    """What is to be explained, met as `dray allocate` meets it."""
+    """Place everything in order as `dray allocate` does, and yield what is to be explained."""
     limits = PlacementScope(options.node, time_limit=options.limit)
     if wanted is not None and (options.alone or wanted[0] == "claim"):
-        # A claim of a pod is not placed on its own, but may be explained on its own.
+        # A claim of a pod is not placed on its own, but can be explained on its own.
         only = frozenset({wanted[1]})
         limits = replace(limits, claims=only) if wanted[0] == "claim" else replace(limits, pods=only)
     elif wanted is not None:
@@ -124,13 +124,13 @@ def _print_result(
 ) -> int:
     diagnoses = [_diagnose_outcome(cluster, outcome, options) for outcome in outcomes]
     if options.output == "json":
-        said = build_validation_document(cluster.bundle)
+        validation = build_validation_document(cluster.bundle)
         documents = [
             {**to_document(diagnosis), **build_abort_document(outcome)}
             for diagnosis, outcome in zip(diagnoses, outcomes, strict=True)
         ]
-        many = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents, **said}
-        one = [{**document, **said} for document in documents]
+        many = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents, **validation}
+        one = [{**document, **validation} for document in documents]
         click.echo(to_json(one if wanted is not None else [many]), nl=False)
     elif outcomes:
         _print_diagnoses(outcomes, diagnoses, options)
@@ -147,20 +147,20 @@ def _print_result(
 def _diagnose_outcome(
     cluster: ClusterInput, outcome: PlacementOutcome, options: ExplainCommandOptions
 ) -> Diagnosis:
-    subject, outlook, node = outcome.unit, outcome.context, options.node
-    pod = "/".join(subject.name) if subject.pod is not None else ""
-    nodes = [known for known in outlook.nodes if node in (None, known.metadata.name)]
+    unit, context, node = outcome.unit, outcome.context, options.node
+    pod = "/".join(unit.name) if unit.pod is not None else ""
+    nodes = [known for known in context.nodes if node in (None, known.metadata.name)]
     try:
         if not nodes:
             raise UnanswerableClaimError(_explain_no_nodes(outcome, node))
-        claims = cluster.admission.admit_claims(subject.pending)
-        return diagnose(outlook.inventory, claims, nodes, work_budget=WorkBudget(options.limit), pod=pod)
+        claims = cluster.admission.admit_claims(unit.pending)
+        return diagnose(context.inventory, claims, nodes, work_budget=WorkBudget(options.limit), pod=pod)
     except UnanswerableClaimError as fault:
-        return diagnose_fault(fault, subject.claims, pod=pod)
+        return diagnose_fault(fault, unit.claims, pod=pod)
 
 
 def _explain_no_nodes(outcome: PlacementOutcome, node: str | None) -> str:
-    """Why no node is left to look at."""
+    """Explain why no node is left to search."""
     if isinstance(outcome, UnplacedUnit) and outcome.why:
         return outcome.why
     for barred, claim in outcome.context.excluded:
@@ -184,11 +184,13 @@ def _print_diagnoses(
 
 
 def _render_context(outcome: PlacementOutcome) -> Iterator[str]:
-    """What claims that have devices already mean for the others, and what Kubernetes would do."""
-    held = [claim for claim in outcome.unit.claims if claim.status.allocation is not None]
-    if held:
+    """Render the claims that have devices already, the nodes they exclude, and what Kubernetes would do."""
+    allocated = [claim for claim in outcome.unit.claims if claim.status.allocation is not None]
+    if allocated:
         yield ""
-        yield sanitize_text(f"  has devices already: {', '.join(format_claim_name(claim) for claim in held)}")
+        yield sanitize_text(
+            f"  has devices already: {', '.join(format_claim_name(claim) for claim in allocated)}"
+        )
     elsewhere: dict[str, list[str]] = {}
     for node, claim in outcome.context.excluded:
         elsewhere.setdefault(format_claim_name(claim), []).append(node.metadata.name)

@@ -1,4 +1,4 @@
-"""`dray explain` against a running cluster."""
+"""`dray explain` for a running cluster."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import click
 from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.claims.claim_names import NamespacedName, get_namespaced_name
 from dray.claims.reservation import is_pod_finished
-from dray.cli.app import EXIT_NO, EXIT_YES
 from dray.cli.commands.explain.page import ExplainCommandOptions, get_page_width, paint, print_pages
-from dray.cli.input.cluster_files import check_node, print_message, resolve_name
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
+from dray.cli.input.cluster_files import check_node, resolve_name
 from dray.cli.input.server_connection import ServerTarget, connect_to_server, run_to_completion
 from dray.cli.output.tables import render_table
-from dray.cli.output.text import sanitize_text
+from dray.cli.output.text import print_message, sanitize_text
 from dray.cluster.live.explain import LiveExplainer, LiveExplanation
 from dray.cluster.live.snapshot import read_bundle
 from dray.errors import InputError
@@ -30,32 +30,34 @@ from dray.simulation.file_placement import build_inventory
 
 ON_SERVER = "on the server"
 Named = tuple[str, str]
-"""Kind and name as they were typed."""
+"""Kind and name as given on the command line."""
 
 
 def explain_live(server: ServerTarget, subject: Named | None, options: ExplainCommandOptions) -> int:
-    """Explain what a server has now; the exit code."""
+    """Explain the current state of a server; return the exit code."""
     _check_reachable(server)
     bundle, namespace = run_to_completion(_read_server(server))
-    if bundle.slices:  # without devices there is nothing that a remark could change
+    if bundle.slices:  # without devices no remark matters
         for remark in bundle.remarks:
             print_message(remark)
     check_node(bundle, options.node, ON_SERVER)
-    door = AllocatorGateFilter(options.gates)
-    inquirer = LiveExplainer(bundle, door, build_inventory(bundle, door), options.node, options.limit)
+    admission = AllocatorGateFilter(options.gates)
+    explainer = LiveExplainer(
+        bundle, admission, build_inventory(bundle, admission), options.node, options.limit
+    )
     if subject is None:
         names = _list_pending_pods(bundle, options.namespace)
-        inquiries = [inquirer.explain_pod(name) for name in names]
+        explanations = [explainer.explain_pod(name) for name in names]
     else:
         kind, text = subject
         name = _resolve_subject(bundle, kind, text, options.namespace, namespace)
-        inquiries = [inquirer.explain_pod(name) if kind == "pod" else inquirer.explain_claim(name)]
-    _print_explanations(inquiries, options, many=subject is None)
-    return EXIT_YES if all(inquiry.is_good for inquiry in inquiries) else EXIT_NO
+        explanations = [explainer.explain_pod(name) if kind == "pod" else explainer.explain_claim(name)]
+    _print_explanations(explanations, options, many=subject is None)
+    return EXIT_YES if all(explanation.is_good for explanation in explanations) else EXIT_NO
 
 
 def _check_reachable(server: ServerTarget) -> None:
-    """Say what is missing when there are neither files nor a way to a server."""
+    """Raise an error that helps when there are neither files nor a configured server."""
     from dray.client.config.client_config import ClientConfigError
     from dray.client.config.kubeconfig import find_kubeconfig_files, is_in_pod
 
@@ -68,7 +70,7 @@ def _check_reachable(server: ServerTarget) -> None:
 
 
 async def _read_server(server: ServerTarget) -> tuple[Bundle, str]:
-    """Everything on the server, and the namespace of the context."""
+    """Read everything from the server, and the namespace of the context."""
     from dray.client.config.kubeconfig import load_client_config
 
     namespace = load_client_config(server.kubeconfig, server.context).namespace
@@ -77,7 +79,7 @@ async def _read_server(server: ServerTarget) -> tuple[Bundle, str]:
 
 
 def _resolve_subject(bundle: Bundle, kind: str, text: str, given: str | None, current: str) -> NamespacedName:
-    """The object that was named: in the namespace given, else in that of the context, else the only one."""
+    """Find the named object: in the given namespace, else in that of the context, else the only one."""
     if given is None and "/" not in text:
         try:
             return resolve_name(bundle, kind, text, current, ON_SERVER)
@@ -87,7 +89,7 @@ def _resolve_subject(bundle: Bundle, kind: str, text: str, given: str | None, cu
 
 
 def _list_pending_pods(bundle: Bundle, namespace: str | None) -> list[NamespacedName]:
-    """The pods without a node, the most important first."""
+    """List the pods without a node, by priority."""
     pods = [
         pod
         for pod in bundle.pods
@@ -98,65 +100,66 @@ def _list_pending_pods(bundle: Bundle, namespace: str | None) -> list[Namespaced
     ]
 
 
-# --- for people and machines ---
+# --- output ---
 
 
 def _print_explanations(
-    inquiries: Sequence[LiveExplanation], options: ExplainCommandOptions, *, many: bool
+    explanations: Sequence[LiveExplanation], options: ExplainCommandOptions, *, many: bool
 ) -> None:
     if options.output == "json":
-        documents = [_build_document(inquiry) for inquiry in inquiries]
+        documents = [_build_document(explanation) for explanation in explanations]
         listed: dict[str, Any] = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents}
         click.echo(to_json([listed] if many else documents), nl=False)
-    elif inquiries:
-        print_pages(["\n".join(_render_page(inquiry)) for inquiry in inquiries], options.color)
+    elif explanations:
+        print_pages(["\n".join(_render_page(explanation)) for explanation in explanations], options.color)
     else:
         click.echo("no pod waits for a node")
 
 
-def _build_document(inquiry: LiveExplanation) -> dict[str, Any]:
-    """The document of the diagnosis, with what only a running cluster knows."""
-    left_out = [
+def _build_document(explanation: LiveExplanation) -> dict[str, Any]:
+    """Build the document of the diagnosis, with the facts of the running cluster."""
+    excluded = [
         {"nodes": list(each.nodes), "plugin": each.rejection.plugin, "reason": each.rejection.reason}
-        for each in inquiry.excluded_nodes
+        for each in explanation.excluded_nodes
     ]
     return {
-        **to_document(inquiry.diagnosis),
-        "headline": inquiry.headline,
-        "summary": inquiry.summary,
-        "node": inquiry.node,
-        "leftOut": left_out,
-        "remarks": list(inquiry.remarks),
+        **to_document(explanation.diagnosis),
+        "headline": explanation.headline,
+        "summary": explanation.summary,
+        "node": explanation.node,
+        "leftOut": excluded,
+        "remarks": list(explanation.remarks),
     }
 
 
-def _render_page(inquiry: LiveExplanation) -> Iterator[str]:
+def _render_page(explanation: LiveExplanation) -> Iterator[str]:
     yield from (
         paint(PageRole.HEADLINE, line)
-        for line in wrap_text(sanitize_text(inquiry.headline), get_page_width(), "")
+        for line in wrap_text(sanitize_text(explanation.headline), get_page_width(), "")
     )
-    yield from _render_body(inquiry)
-    around = [
-        f"left out {join_names(each.nodes, 3)}: {each.rejection.reason}" for each in inquiry.excluded_nodes
+    yield from _render_body(explanation)
+    extras = [
+        f"left out {join_names(each.nodes, 3)}: {each.rejection.reason}"
+        for each in explanation.excluded_nodes
     ]
-    around += inquiry.remarks
-    if around:
+    extras += explanation.remarks
+    if extras:
         yield ""
-    for text in around:
+    for text in extras:
         yield from wrap_text(sanitize_text(text), get_page_width(), "  ", "      ")
 
 
-def _render_body(inquiry: LiveExplanation) -> Iterator[str]:
-    """The page of the diagnosis below its headline, or the devices of what has its place."""
-    if inquiry.is_allocated:
-        yield from _render_devices(inquiry)
-    elif inquiry.diagnosis.node_reports or inquiry.diagnosis.fault is not None:
-        whole = render_text(inquiry.diagnosis, get_page_width(), paint=paint)
+def _render_body(explanation: LiveExplanation) -> Iterator[str]:
+    """Render the diagnosis below its headline, or the allocated devices."""
+    if explanation.is_allocated:
+        yield from _render_devices(explanation)
+    elif explanation.diagnosis.node_reports or explanation.diagnosis.fault is not None:
+        whole = render_text(explanation.diagnosis, get_page_width(), paint=paint)
         _, _, rest = whole.partition("\n\n")
         yield from ("", rest) if rest else ()
 
 
-def _render_devices(inquiry: LiveExplanation) -> Iterator[str]:
+def _render_devices(explanation: LiveExplanation) -> Iterator[str]:
     rows = [
         (
             found.claim,
@@ -164,8 +167,8 @@ def _render_devices(inquiry: LiveExplanation) -> Iterator[str]:
             f"{found.device} (admin)" if found.admin else str(found.device),
             " ".join(f"{name}={amount}" for name, amount in found.consumed.items()),
         )
-        for story in inquiry.diagnosis.node_reports
-        for found in story.found
+        for report in explanation.diagnosis.node_reports
+        for found in report.found
     ]
     if rows:
         yield ""

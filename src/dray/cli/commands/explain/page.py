@@ -1,4 +1,4 @@
-"""How explanations reach people: what was chosen, and pages as wide as the screen, in colour where wanted."""
+"""Pages of explanations: the options of the command, the width of a page, and its colours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dray.explain import Diagnosis, PageRole, render_text
 from dray.gates import GateSet
 
 _DEFAULT_WIDTH, _MAX_WIDTH = 100, 120
-"""Columns where there is no screen, and the most of one that a page takes."""
+"""Columns without a terminal, and the maximum on one."""
 
 _STYLES: dict[PageRole, dict[str, Any]] = {
     PageRole.HEADLINE: {"bold": True},
@@ -30,7 +30,7 @@ _STYLES: dict[PageRole, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExplainCommandOptions:
-    """What the command line chose."""
+    """The options of the command line."""
 
     namespace: str | None
     node: str | None
@@ -43,26 +43,26 @@ class ExplainCommandOptions:
 
     @property
     def limit(self) -> TimeLimit:
-        """How long searches may take."""
+        """The time limit of searches."""
         return TimeLimit(time.monotonic, self.search_timeout)
 
 
 def get_page_width() -> int:
-    """Columns of a page."""
+    """Return the columns of a page."""
     return min(shutil.get_terminal_size().columns, _MAX_WIDTH) if sys.stdout.isatty() else _DEFAULT_WIDTH
 
 
 def paint(role: PageRole, text: str) -> str:
-    """A piece of a page in its colour; `print_pages` takes it away again where none is wanted."""
+    """Colour a part of a page; `print_pages` removes the colour where none is wanted."""
     return click.style(text, **_STYLES[role])
 
 
 def render_page(diagnosis: Diagnosis) -> str:
-    """The page of a diagnosis."""
+    """Render the page of a diagnosis."""
     return render_text(diagnosis, get_page_width(), paint=paint)
 
 
 def print_pages(pages: Sequence[str], color: str) -> None:
-    """Pages, with an empty line between them."""
+    """Print pages, with an empty line between them."""
     wanted = should_use_color(color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
     click.echo("\n\n".join(pages), color=wanted)

@@ -1,4 +1,4 @@
-"""`dray allocate`: give devices to everything that waits for them, in manifests."""
+"""`dray allocate`: allocate devices to pending pods and claims in manifests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.codec import to_document
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
-from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
 from dray.cli.input.cluster_files import (
     ClusterInput,
@@ -25,12 +25,11 @@ from dray.cli.input.cluster_files import (
     is_everything_invalid,
     list_names,
     load_cluster,
-    print_message,
     resolve_name,
 )
 from dray.cli.input.options import gates_option, search_timeout_option, strict_option
 from dray.cli.output.tables import render_table
-from dray.cli.output.text import sanitize_text
+from dray.cli.output.text import format_count, print_message, sanitize_text
 from dray.explain import WorkBudget, diagnose, summarize
 from dray.gates import GateSet
 from dray.manifests import to_json, to_yaml
@@ -45,43 +44,43 @@ from dray.simulation.file_placement import (
 
 _STDOUT = "-"
 _MAX_NOTES = 20
-"""Notes about Kubernetes that people are told."""
+"""Notes about Kubernetes that are printed."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
 
 
 @click.command("allocate")
 @files_option
 @click.argument("more", nargs=-1, metavar="[FILES]...")
-@click.option("--node", metavar="NAME", help="Only this node comes into question.")
-@click.option("--pod", "pods", multiple=True, metavar="[NS/]NAME", help="Only this pod is placed.")
-@click.option("--claim", "claims", multiple=True, metavar="[NS/]NAME", help="Only this claim is allocated.")
+@click.option("--node", metavar="NAME", help="Consider only this node.")
+@click.option("--pod", "pods", multiple=True, metavar="[NS/]NAME", help="Place only this pod.")
+@click.option("--claim", "claims", multiple=True, metavar="[NS/]NAME", help="Allocate only this claim.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="A table for people, json or yaml for machines.",
+    help="A table for people, JSON or YAML for programs.",
 )
 @click.option(
     "--write",
     is_flag=False,
     flag_value=_STDOUT,
     metavar="[FOLDER]",
-    help="The claims with their `status`, as manifests: to standard output instead of the table, or one file "
-    "per claim into FOLDER. The files that were read stay as they are.",
+    help="Write the claims with their `status` as manifests: to standard output instead of the table, or one "
+    "file per claim into FOLDER. The input files are not changed.",
 )
 @search_timeout_option
 @gates_option
 @strict_option
 def command(paths: tuple[str, ...], more: tuple[str, ...], **chosen: Any) -> int:
-    """Give devices to every pod and claim that waits for them.
+    """Allocate devices to every pod and claim that waits for them.
 
-    Pods are placed by priority, else in the order of the manifests, each on its best node: where requests
-    get their better alternatives, else the first by name. Claims that no waiting pod uses come last. Only
-    devices decide: node taints, CPU and affinity are not looked at. Objects are judged as an API server
-    would: what is invalid is named and left out. Exit code 0 when everything found its place, 1 when
-    something did not, 2 when the input is broken, or when a pod or claim that is named is invalid.
+    Pods are placed by priority, else in the order of the manifests, each on its best node: where requests get
+    their better alternatives, else the first by name. Claims that no pending pod uses come last. Only devices
+    decide: node taints, CPU and affinity are ignored. Objects are validated as an API server would: invalid
+    ones are named and skipped. Exit code 0 when everything was placed, 1 when something was not, 2 when the
+    input is invalid, or when a named pod or claim is invalid.
     """
     options = _Options(**chosen)
     cluster = load_cluster((*paths, *more), options.gates, strict=options.strict)
@@ -104,7 +103,7 @@ def command(paths: tuple[str, ...], more: tuple[str, ...], **chosen: Any) -> int
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What the command line chose."""
+    """The options of the command line."""
 
     node: str | None
     pods: tuple[str, ...]
@@ -117,7 +116,7 @@ class _Options:
 
     @property
     def limit(self) -> TimeLimit:
-        """How long searches may take."""
+        """The time limit of searches."""
         return TimeLimit(time.monotonic, self.search_timeout)
 
 
@@ -148,7 +147,7 @@ def _print_report(cluster: ClusterInput, outcomes: Sequence[PlacementOutcome], o
         click.echo(to_json(document) if options.output == "json" else to_yaml(document), nl=False)
 
 
-# --- for people ---
+# --- text ---
 
 _TITLES = ("pod", "claim", "request", "node", "device", "share", "consumed")
 
@@ -176,8 +175,8 @@ def _render_page(
 def _describe_nothing(cluster: ClusterInput) -> str:
     pods, claims = len(list_names(cluster.bundle, "pod")), len(list_names(cluster.bundle, "claim"))
     return (
-        f"nothing waits for devices: looked at {_format_count(pods, 'pod')} and "
-        f"{_format_count(claims, 'claim')}"
+        f"nothing waits for devices: looked at {format_count(pods, 'pod')} and "
+        f"{format_count(claims, 'claim')}"
     )
 
 
@@ -215,7 +214,7 @@ def _render_refusals(
 
 
 def _render_notes(outcomes: Sequence[PlacementOutcome]) -> Iterator[str]:
-    """Where Kubernetes would not have placed what is placed here."""
+    """Render where Kubernetes would not have placed what is placed here."""
     aborted = [
         outcome for outcome in outcomes if isinstance(outcome, PlacedUnit) and outcome.abort is not None
     ]
@@ -226,7 +225,7 @@ def _render_notes(outcomes: Sequence[PlacementOutcome]) -> Iterator[str]:
 
 
 def _explain_reason(cluster: ClusterInput, outcome: UnplacedUnit, options: _Options) -> str:
-    """Why a subject has no place, in a line."""
+    """Explain in a line why a pod or claim was not placed."""
     if outcome.why:
         return outcome.why
     claims = cluster.admission.admit_claims(outcome.unit.pending)
@@ -248,11 +247,7 @@ def _print_hint(outcomes: Sequence[PlacementOutcome], paths: Sequence[str], opti
     click.echo(f"hint: dray explain {given} {first.unit.kind}/{name} -n {space}{node}{alone}")
 
 
-def _format_count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-# --- for machines ---
+# --- documents ---
 
 
 def _build_document(
@@ -287,18 +282,18 @@ def _build_subject(outcome: PlacementOutcome) -> dict[str, str]:
     return {"kind": outcome.unit.kind, "namespace": space, "name": name}
 
 
-def _build_claim(claim: ResourceClaim, fresh: bool) -> dict[str, Any]:
+def _build_claim(claim: ResourceClaim, newly_allocated: bool) -> dict[str, Any]:
     document = to_document(claim)
     return {
         "namespace": claim.metadata.namespace,
         "name": claim.metadata.name,
-        "allocatedNow": fresh,
+        "allocatedNow": newly_allocated,
         **document.get("status", {}).get("allocation", {}),
     }
 
 
 def _collect_changed_claims(outcomes: Sequence[PlacementOutcome]) -> list[ResourceClaim]:
-    """Every claim that got devices or a consumer, as it is in the end."""
+    """Collect every claim that got devices or a consumer, in its last state."""
     latest: dict[tuple[str, str], ResourceClaim] = {}
     for outcome in outcomes:
         for claim in outcome.claims if isinstance(outcome, PlacedUnit) else ():
@@ -314,7 +309,7 @@ def _render_claims(claims: Sequence[ResourceClaim], output: str) -> str:
 def _save_claims(claims: Sequence[ResourceClaim], folder: str, output: str) -> None:
     suffix = "json" if output == "json" else "yaml"
     for claim in claims:
-        # Names come from files, and nothing has checked them: they must not lead out of the folder.
+        # Names come from files and may be invalid: they must not lead out of the folder.
         name = _UNSAFE.sub("_", f"{claim.metadata.namespace}-{claim.metadata.name}")
         manifest_files.save_file(os.path.join(folder, f"{name}.{suffix}"), _render_claims([claim], output))
-    print_message(f"wrote {_format_count(len(claims), 'claim')} into `{folder}`")
+    print_message(f"wrote {format_count(len(claims), 'claim')} into `{folder}`")

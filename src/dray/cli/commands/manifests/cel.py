@@ -11,11 +11,11 @@ import click
 from dray.api.devices.device_cel import SELECTOR_COST_LIMIT, bind_device, build_environment
 from dray.cel import CelProgram, CompileFault, EvalFault, MeasuredResult
 from dray.cel.values import get_type_name
-from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
-from dray.cli.input.cluster_files import files_option, load_bundle, print_message
+from dray.cli.exit_codes import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
+from dray.cli.input.cluster_files import files_option, load_bundle
 from dray.cli.input.options import gates_option
 from dray.cli.output.tables import render_table
-from dray.cli.output.text import sanitize_text
+from dray.cli.output.text import print_message, sanitize_text
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.manifests import to_json
@@ -33,17 +33,17 @@ from dray.simulation.bundle import Bundle
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="A table for people or json for machines.",
+    help="A table for people or JSON for programs.",
 )
 @gates_option
 def command(
     expression: str, paths: tuple[str, ...], more: tuple[str, ...], output: str, gates: GateSet
 ) -> int:
-    """Try a selector on every device of some slices: does it match, what is its value, what does it cost.
+    """Evaluate a CEL selector on every device of some slices: whether it matches, its value and its cost.
 
-    Any expression about `device` will do; one that is no selector shows its value. Without files the
+    Any expression about `device` is allowed; one that is no selector shows its value. Without files the
     expression is only compiled. Exit code 0 when a device matches, 1 when none does, 2 when the expression
-    does not compile or the input is broken.
+    does not compile or the input is invalid.
     """
     program = build_environment(
         sharing=gates.is_enabled("DRAConsumableCapacity"), lists=gates.is_enabled("DRAListTypeAttributes")
@@ -64,7 +64,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class DeviceEvaluation:
-    """What the expression says of one device."""
+    """The result of the expression for one device."""
 
     device: str
     measured: MeasuredResult
@@ -92,7 +92,7 @@ def _evaluate_devices(program: CelProgram, bundle: Bundle) -> Iterator[DeviceEva
 
 
 def _render_issues(fault: CompileFault) -> Iterator[str]:
-    """What is wrong with the expression: each issue with its line and a caret."""
+    """Render the compile errors: each with its line and a caret."""
     lines = fault.text.split("\n")
     for issue in fault.issues:
         line, column = _locate_offset(fault.text, issue.offset)
@@ -149,7 +149,7 @@ def _format_value(answer: DeviceEvaluation) -> str:
 
 
 def format_cel_value(value: Any) -> str:
-    """A value of CEL as people write it."""
+    """Format a CEL value as CEL source."""
     match value:
         case None:
             return "null"

@@ -1,6 +1,6 @@
-"""`dray convert`: move manifests to another version of the API.
+"""`dray convert`: convert manifests to another API version.
 
-Theory of operation: everything is read and converted before anything is written, so that a fault in the last
+Theory of operation: everything is read and converted before anything is written, so that an error in the last
 file does not leave half a result. Documents are rewritten as documents, not through objects: fields that no
 version knows stay where they are, and the order of keys is kept.
 """
@@ -18,9 +18,9 @@ from dray.api.codec import decode_document
 from dray.api.conversion import convert_from_internal, convert_to_internal
 from dray.api.conversion.legacy_pods import normalize_pod as tidied_pod
 from dray.api.kinds import KINDS, Kind, split_api_version
-from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
-from dray.cli.output.text import sanitize_text
+from dray.cli.output.text import print_message
 from dray.errors import DecodeError
 from dray.lint.document_kind import KnownObject, WorkloadTemplate, identify
 from dray.lint.legacy.pods import repair_pod
@@ -51,7 +51,7 @@ class VersionType(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFile:
-    """One file: its documents as they were and as they are now, and what there is to say about it."""
+    """One file: its documents before and after, and the remarks about it."""
 
     target: manifest_files.InputFile
     is_json: bool
@@ -70,30 +70,33 @@ class ConvertedFile:
 @click.argument("paths", nargs=-1, metavar="[FILES|FOLDERS|-]...")
 @click.option("--to", "version", type=VersionType(), required=True, help=f"One of {', '.join(VERSIONS)}.")
 @click.option(
-    "-o", "--output", type=click.Choice(["yaml", "json"]), help="Default: yaml; with --write, as it was."
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    help="[default: yaml; with --write, the format of the file]",
 )
 @click.option(
-    "--write", is_flag=True, help="Change the files themselves; those that need no change stay as they are."
+    "--write", is_flag=True, help="Rewrite the files in place; those that need no change stay as they are."
 )
 def command(paths: tuple[str, ...], version: str, output: str | None, write: bool) -> int:
-    """Move the objects of resource.k8s.io in manifests to another version of the API.
+    """Convert the objects of resource.k8s.io in manifests to another API version.
 
-    Other objects are passed through unchanged; pods get today's spelling of their claims when the version
-    is v1. Lists stay lists and files with many documents stay so. Comments are lost, and said to be.
+    Other objects are passed through unchanged; the claims of pods get their current spelling when the version
+    is v1. Lists stay lists, and files with several documents stay so. Comments are lost, with a message.
     """
     found = manifest_files.find_input_files(paths)
     if write and any(target.path is None for target in found):
         raise click.UsageError("`--write` cannot write back to standard input; name files")
     converted = [_convert_file(target, version) for target in found]
-    for one in converted:
-        _print_remarks(one, write)
-    if any(one.faults for one in converted):
-        _print_message("nothing was written, because of the errors above")
+    for file in converted:
+        _print_remarks(file, write)
+    if any(file.faults for file in converted):
+        print_message("nothing was written, because of the errors above")
         return EXIT_NO
     if write:
         return _write_files(converted, output)
     click.echo(
-        _render_documents([document for one in converted for document in one.after], output or "yaml"),
+        _render_documents([document for file in converted for document in file.after], output or "yaml"),
         nl=False,
     )
     return EXIT_YES
@@ -126,7 +129,7 @@ def _convert_document(document: ManifestDocument, version: str, remarks: list[st
 
 @dataclass(frozen=True, slots=True)
 class _ConversionContext:
-    """Where to go, and what is said on the way."""
+    """The target version, and the remarks and faults so far."""
 
     version: str
     remarks: list[str]
@@ -134,7 +137,7 @@ class _ConversionContext:
 
 
 def _convert_value(document: ManifestDocument, value: Any, prefix: str, context: _ConversionContext) -> Any:
-    """A value of a document in the version wanted; lists item by item."""
+    """Convert a value of a document to the target version; lists item by item."""
     if is_list_object(value):
         implied = infer_item_type(value)
         items = []
@@ -152,8 +155,8 @@ def _convert_value(document: ManifestDocument, value: Any, prefix: str, context:
             return _convert_object(document, value, prefix, (kind, written), context)
         case KnownObject(kind=kind) if kind.name == "Pod" and context.version == "v1":
             return _convert_pod(document, value, prefix, context)
-        case WorkloadTemplate(template=way) if context.version == "v1":
-            return _convert_workload(document, value, (prefix, way.split(".")), context)
+        case WorkloadTemplate(template=path) if context.version == "v1":
+            return _convert_workload(document, value, (prefix, path.split(".")), context)
     return value
 
 
@@ -209,7 +212,7 @@ def _convert_workload(
     where: tuple[str, list[str]],
     context: _ConversionContext,
 ) -> Any:
-    """A workload with today's spelling in its pod template."""
+    """Convert the pod template of a workload to the current spelling."""
     prefix, way = where
     if not way:
         return _convert_pod(document, value, prefix, context)
@@ -226,23 +229,19 @@ def _render_documents(documents: Sequence[Any], output: str) -> str:
     return to_json(documents) if output == "json" else to_yaml(documents)
 
 
-def _print_remarks(one: ConvertedFile, write: bool) -> None:
-    for remark in (*one.remarks, *one.faults):
-        _print_message(remark)
-    if one.loses_comments and not one.faults and (one.is_changed or not write):
-        _print_message(f"{one.target.name}: comments are not kept")
+def _print_remarks(file: ConvertedFile, write: bool) -> None:
+    for remark in (*file.remarks, *file.faults):
+        print_message(remark)
+    if file.loses_comments and not file.faults and (file.is_changed or not write):
+        print_message(f"{file.target.name}: comments are not kept")
 
 
 def _write_files(converted: Sequence[ConvertedFile], output: str | None) -> int:
-    changed = [one for one in converted if one.is_changed]
-    for one in changed:
-        assert one.target.path is not None
+    changed = [file for file in converted if file.is_changed]
+    for file in changed:
+        assert file.target.path is not None
         manifest_files.replace_file(
-            one.target.path, _render_documents(one.after, output or ("json" if one.is_json else "yaml"))
+            file.target.path, _render_documents(file.after, output or ("json" if file.is_json else "yaml"))
         )
-    _print_message(f"converted {len(changed)} of {len(converted)} file{'s' if len(converted) != 1 else ''}")
+    print_message(f"converted {len(changed)} of {len(converted)} file{'s' if len(converted) != 1 else ''}")
     return EXIT_YES
-
-
-def _print_message(text: str) -> None:
-    click.echo(f"dray: {sanitize_text(text)}", err=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
+from dray.cli.commands.manifests import lint_report
+from dray.cli.exit_codes import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
 from dray.cli.input.options import color_option, gates_option, output_option, should_use_color
-from dray.cli.output import text
 from dray.clock import SystemClock, format_timestamp
 from dray.gates import GateSet
 from dray.lint import LintFinding, ObjectFacts, Severity, crosscheck, inspect_document, resolve_deferred
@@ -32,30 +32,32 @@ _PROGRESS_MIN_FILES = 100
 @output_option
 @gates_option
 @click.option(
-    "--complete", is_flag=True, help="The manifests are all there is: what they do not define is missing."
+    "--complete",
+    is_flag=True,
+    help="The manifests are complete: report references to objects that they do not define.",
 )
-@click.option("--strict", is_flag=True, help="Warnings fail the run, too.")
+@click.option("--strict", is_flag=True, help="Fail on warnings, too.")
 @click.option(
     "--severity",
     type=click.Choice([severity.value for severity in Severity]),
     default=Severity.NOTE.value,
     show_default=True,
-    help="Show findings of this weight and above.",
+    help="Show findings of this severity and above.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 @color_option
 def command(paths: tuple[str, ...], **chosen: Any) -> int:
-    """Find what is wrong in manifests.
+    """Find errors in manifests.
 
-    FILES are read, FOLDERS are searched for .yaml, .yml and .json, and - is standard input. Every finding
-    says where it is, what was expected, and often what to write instead. Exit code 0 when nothing is wrong,
-    1 when there are errors, 2 when a file cannot be read.
+    FILES are read, FOLDERS are searched for .yaml, .yml and .json, and - is standard input. Every finding has
+    its location, what was expected, and often what to write instead. Exit code 0 when there are no errors, 1
+    when there are, 2 when a file cannot be read.
     """
     options = _Options(**chosen)
     tally = lint_files(manifest_files.find_input_files(paths), options.gates, complete=options.complete)
     shown = [f for f in tally.findings if f.severity.rank <= Severity(options.severity).rank]
     if options.output == "json":
-        click.echo(to_json([text.build_lint_document(tally, shown)]), nl=False)
+        click.echo(to_json([lint_report.build_lint_document(tally, shown)]), nl=False)
     else:
         _print_findings(shown, tally, options)
     return _compute_exit_code(tally, options.strict)
@@ -63,7 +65,7 @@ def command(paths: tuple[str, ...], **chosen: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What the command line chose."""
+    """The options of the command line."""
 
     output: str
     gates: GateSet
@@ -74,26 +76,26 @@ class _Options:
     color: str
 
 
-def _compute_exit_code(tally: text.LintTally, strict: bool) -> int:
+def _compute_exit_code(tally: lint_report.LintTally, strict: bool) -> int:
     if any(finding.rule in _UNREADABLE_RULES for finding in tally.findings):
         return EXIT_INVALID_INPUT
-    grave = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
-    return EXIT_NO if any(finding.severity in grave for finding in tally.findings) else EXIT_YES
+    failing = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
+    return EXIT_NO if any(finding.severity in failing for finding in tally.findings) else EXIT_YES
 
 
-def _print_findings(shown: Iterable[LintFinding], tally: text.LintTally, options: _Options) -> None:
+def _print_findings(shown: Iterable[LintFinding], tally: lint_report.LintTally, options: _Options) -> None:
     color = should_use_color(options.color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
     for finding in shown:
         if finding.rule != "not-checked":  # these are counted in the summary
-            click.echo("\n".join(text.render_finding(finding)) + "\n", color=color)
+            click.echo("\n".join(lint_report.render_finding(finding)) + "\n", color=color)
     if not options.quiet:
-        click.echo(text.render_summary(tally), color=color)
+        click.echo(lint_report.render_summary(tally), color=color)
 
 
 def lint_files(
     found: Sequence[manifest_files.InputFile], gates: GateSet, *, complete: bool
-) -> text.LintTally:
-    """Look into every file, then at all objects together; one document is in memory at a time."""
+) -> lint_report.LintTally:
+    """Inspect every file, then all objects together; one document is in memory at a time."""
     now = format_timestamp(SystemClock().now())
     findings: list[LintFinding] = []
     facts: list[ObjectFacts] = []
@@ -119,11 +121,11 @@ def lint_files(
             data = kept[name] if name in kept else manifest_files.read_contents(by_name[name])
             yield from read_documents(ManifestSource.decode(name, data))
         except (manifest_files.UnreadableFileError, ManifestReadError):
-            return  # said already; what could be read of it has been
+            return  # reported already
 
     findings += resolve_deferred(crosscheck(facts, complete=complete), reopen)
-    ordered = text.sort_findings(findings, [target.name for target in found])
-    return text.LintTally(len(found), objects, tuple(ordered))
+    ordered = lint_report.sort_findings(findings, [target.name for target in found])
+    return lint_report.LintTally(len(found), objects, tuple(ordered))
 
 
 def _build_unread_finding(
@@ -147,7 +149,9 @@ def _build_unread_finding(
 
 @contextmanager
 def _pause_garbage_collector() -> Iterator[None]:
-    """Documents hold no circles; looking for some in a million nodes takes longer than linting them."""
+    """Pause garbage collection: documents have no cycles, and a scan of a million nodes takes longer than
+    linting.
+    """
     gc.disable()
     try:
         yield

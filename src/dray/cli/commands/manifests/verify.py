@@ -9,7 +9,7 @@ import click
 
 from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.requests import format_claim_name
-from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input.cluster_files import build_validation_document, files_option, load_validated_bundle
 from dray.cli.input.options import gates_option, output_option, strict_option
 from dray.cli.output.text import sanitize_text
@@ -25,12 +25,11 @@ from dray.simulation.allocation_audit import AuditedClaim, audit_bundle
 @gates_option
 @strict_option
 def command(paths: tuple[str, ...], more: tuple[str, ...], output: str, gates: GateSet, strict: bool) -> int:
-    """Check the allocations that claims have: devices exist, match and are held once, amounts add up.
+    """Verify the allocations of claims: devices exist, match and are allocated once, amounts add up.
 
-    Every claim is judged against all others by a referee of its own, which knows the rules and nothing of the
-    search. Objects are judged as an API server would: what is invalid is named and left out, except that
-    claims keep their devices. Exit code 0 when all is well, 1 when something is not, 2 when the input is
-    broken.
+    Every claim is checked against all others by code that shares nothing with the search. Objects are
+    validated as an API server would: invalid ones are named and skipped, except that claims keep their
+    devices. Exit code 0 when everything is correct, 1 when something is not, 2 when the input is invalid.
     """
     bundle = load_validated_bundle((*paths, *more), gates, strict=strict)
     audited = list(audit_bundle(bundle, AllocatorGateFilter(gates)))

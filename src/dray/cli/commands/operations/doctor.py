@@ -1,4 +1,4 @@
-"""`dray doctor`: proof that what is kept agrees with itself, and repair where it does not."""
+"""`dray doctor`: verifies stored data, and repairs the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.cli.commands.operations import doctor_audit, doctor_ledger, doctor_res
 
 @click.group("doctor", no_args_is_help=True)
 def command() -> None:
-    """Prove that what is kept agrees with itself."""
+    """Verify stored data: the ledger, the audit log, and the state after a restore."""
 
 
 command.add_command(doctor_audit.command)

@@ -1,4 +1,4 @@
-"""`dray doctor audit`: is the audit log whole, or was something changed, taken out or cut off?"""
+"""`dray doctor audit`: verifies that an audit log was not changed, shortened or cut off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 
@@ -17,13 +17,13 @@ from dray.errors import InputError
     "--expect",
     multiple=True,
     metavar="HASH",
-    help="A line with this hash must be in the log; whoever keeps hashes elsewhere finds a cut-off end so.",
+    help="A line with this hash must be in the log; a hash stored elsewhere detects a truncated log.",
 )
 def command(paths: tuple[Path, ...], expect: tuple[str, ...]) -> int:
-    """Walk along the chain of an audit log and name every place where it is broken.
+    """Verify the hash chain of an audit log and name every place where it is broken.
 
-    PATH is the log; its rotated files are found beside it. With several PATHs, those are read as they are
-    given, oldest first. Prints the hash of the last line: keep it elsewhere, and `--expect` it next time.
+    PATH is the log; its rotated files are found beside it. Several PATHs are read in the order given, oldest
+    first. Prints the hash of the last line: store it elsewhere, and pass it to `--expect` next time.
     """
     from dray.server.audit import list_log_files, verify_files
 

@@ -1,4 +1,4 @@
-"""`dray doctor ledger`: do the device ledger and the claims agree?"""
+"""`dray doctor ledger`: compares the device ledger with the claims."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input.options import output_option
 from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
 from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 
 MAX_SHOWN = 50
-"""So many findings are told to people; machines get all of them."""
+"""So many findings are printed as text; JSON output has all of them."""
 
 
 @click.command("ledger")
@@ -26,16 +26,16 @@ MAX_SHOWN = 50
     "--store",
     default="",
     metavar="ADDRESS",
-    help="Look into a store without a server: a file, or `etcd://HOST:PORT[,...]/PREFIX`.",
+    help="Read a store without a server: a file, or `etcd://HOST:PORT[,...]/PREFIX`.",
 )
 @server_options
-@click.option("--repair", is_flag=True, help="Write the rows that differ anew.")
+@click.option("--repair", is_flag=True, help="Rewrite the rows that differ.")
 @output_option
 def command(store: str, kubeconfig: str, context: str, repair: bool, output: str) -> int:
-    """Compare the device ledger with what claims and preparations say, row by row.
+    """Compare the device ledger with claims and preparations, row by row.
 
-    Asks a running server, or looks into a store itself with `--store`. Ends with 1 when something differs;
-    with `--repair`, when something still differs afterwards.
+    Asks a running server, or reads a store itself with `--store`. Exit code 1 when something differs; with
+    `--repair`, when something still differs afterwards.
     """
     if store and (kubeconfig or context):
         raise InputError("give either `--store` or a server, not both")
@@ -57,10 +57,10 @@ async def _audit_server(kubeconfig: str, context: str, repair: bool) -> dict[str
     from dray.client.errors import NotFoundError
     from dray.client.transport import TransportRequest
 
-    async with connect_to_server(kubeconfig, context) as (client, caller):
+    async with connect_to_server(kubeconfig, context) as (client, rest_client):
         path = ("POST", "/dray/ledger/repair") if repair else ("GET", "/dray/ledger")
         try:
-            reply = await caller.call(TransportRequest(*path), max_attempts=1)
+            reply = await rest_client.call(TransportRequest(*path), max_attempts=1)
         except NotFoundError:
             raise InputError(f"`{client.address}` has no ledger; is it a dray server?") from None
         report: dict[str, Any] = read_json(reply.body)
@@ -92,7 +92,7 @@ async def _audit_store(address: str, repair: bool) -> dict[str, Any]:
 
 
 def _check_exists(address: str) -> None:
-    """A doctor does not make the patient: opening a file that is absent would create it."""
+    """Raise an error for a missing store: opening the file would create it."""
     path = address.removeprefix("sqlite:")
     if "://" not in path and path != "memory:" and not Path(path).exists():
         raise InputError(
@@ -102,7 +102,7 @@ def _check_exists(address: str) -> None:
 
 @contextmanager
 def _show_progress() -> Iterator[Any]:
-    """Tells on a terminal what is being done."""
+    """Show the current step on a terminal."""
     if not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
@@ -121,7 +121,7 @@ def _show_progress() -> Iterator[Any]:
 
 
 def render_report(report: Mapping[str, Any]) -> Iterator[str]:
-    """A report for people."""
+    """Render a report as text."""
     for finding in report["repaired"]:
         yield f"repaired: {finding['place']}: {finding['flaw']}: {finding['message']}"
     findings = report["findings"]

@@ -1,4 +1,4 @@
-"""`dray doctor restore`: does anybody still wait for nodes since the server was restored from a copy?"""
+"""`dray doctor restore`: shows the nodes a restored server still waits for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input.options import output_option
 from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
 from dray.cli.output.text import sanitize_text
@@ -16,16 +16,16 @@ from dray.errors import InputError
 
 @click.command("restore")
 @server_options
-@click.option("--settle", is_flag=True, help="Wait for nobody any more.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--settle", is_flag=True, help="Stop waiting for nodes.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @output_option
 def command(kubeconfig: str, context: str, settle: bool, yes: bool, output: str) -> int:
-    """Say which nodes have not told what they have in their hands since the server was restored.
+    """Show which nodes have not reported their prepared devices since the server was restored.
 
-    Until they have, devices that they can reach are given to nobody else. Ends with 1 while somebody is
-    waited for. With `--settle` the waiting ends by your word: give it only when nothing that the server does
-    not know of uses a device, because two pods that use one device at once can destroy each other's work. A
-    single node that is switched off is better fenced: `dray fence node NAME`.
+    Until they have, devices that they can reach are given to nobody else. Exit code 1 while a node is
+    missing. `--settle` ends the wait: use it only when nothing that the server does not know of uses a
+    device, because two pods that use one device at once can destroy each other's work. A single node that is
+    switched off is better fenced: `dray fence node NAME`.
     """
     report = run_to_completion(_request_report(kubeconfig, context))
     if settle and _is_pending(report):
@@ -52,10 +52,10 @@ async def _request_report(kubeconfig: str, context: str, *, settle: bool = False
     from dray.client.errors import NotFoundError
     from dray.client.transport import TransportRequest
 
-    way = ("POST", f"{RESTORED_PATH}/settle") if settle else ("GET", f"{RESTORED_PATH}/nodes")
-    async with connect_to_server(kubeconfig, context) as (client, caller):
+    request = ("POST", f"{RESTORED_PATH}/settle") if settle else ("GET", f"{RESTORED_PATH}/nodes")
+    async with connect_to_server(kubeconfig, context) as (client, rest_client):
         try:
-            reply = await caller.call(TransportRequest(*way), max_attempts=1)
+            reply = await rest_client.call(TransportRequest(*request), max_attempts=1)
         except NotFoundError:
             raise InputError(f"`{client.address}` knows of no restores; is it a dray server?") from None
         report: dict[str, Any] = read_json(reply.body)
@@ -67,19 +67,19 @@ def _is_pending(report: Mapping[str, Any]) -> bool:
 
 
 def render_report(report: Mapping[str, Any]) -> Iterator[str]:
-    """A report for people."""
+    """Render a report as text."""
     if not report["id"]:
-        yield "the server never was restored from a copy"
+        yield "the server was never restored from a backup"
         return
     if not _is_pending(report):
-        yield f"restored at {report['at']}, settled at {report['settled']}: nobody is waited for"
+        yield f"restored at {report['at']}, settled at {report['settled']}: no node is missing"
         return
     for node in report["awaited"]:
-        yield f"node {node} has not said what it has in its hands"
+        yield f"node {node} has not reported its prepared devices"
     count = len(report["awaited"])
-    waits = "1 node is waited for" if count == 1 else f"{count} nodes are waited for"
+    waits = "waiting for 1 node" if count == 1 else f"waiting for {count} nodes"
     if report["seconds"]:
-        waits += f", and {report['seconds']:g} seconds for nodes that the copy does not know"
+        waits += f", and {report['seconds']:g} seconds for nodes that the backup does not know"
     yield f"restored at {report['at']}: {waits}"
     if report["awaited"]:
         yield f"hint: `dray fence node {report['awaited'][0]}` when it is switched off"

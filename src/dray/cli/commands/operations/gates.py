@@ -1,4 +1,4 @@
-"""`dray gates`: the feature gates, what they are and how they stand."""
+"""`dray gates`: the feature gates and their state."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dray.gates import GateSet
 from dray.manifests import to_json
 
 _DEFAULT_WIDTH = 200
-"""Columns when nobody sees a screen: no line is broken."""
+"""Columns without a terminal: no line is broken."""
 _MIN_TABLE_WIDTH = 150
-"""On a screen below so many columns, names would be broken; there, words stand below each other."""
+"""On a narrower terminal names would be broken; there, gates are listed as paragraphs."""
 
 
 @click.command("gates")
 @gates_option
 @output_option
 def command(gates: GateSet, output: str) -> int:
-    """Show the feature gates: stage, default, how they stand now, what they require."""
+    """Show the feature gates: stage, default, current state, and what they require."""
     if output == "json":
         click.echo(to_json([{"gates": [_build_document(gate, on) for gate, on in gates]}]), nl=False)
     else:
@@ -72,7 +72,7 @@ def _print_table(gates: GateSet) -> None:
 
 
 def render_stacked(gates: GateSet, width: int) -> Iterator[str]:
-    """The gates for a narrow screen: how each stands, and below it what it is."""
+    """Render the gates for a narrow terminal: the state of each, and its description below."""
     for gate, on in gates:
         changed = "" if on == gate.default else f", {_format_switch(gate.default)} by default"
         yield f"{gate.name} ({gate.stage.value}): {_format_switch(on)}{changed}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.app import EXIT_YES
+from dray.cli.exit_codes import EXIT_YES
 from dray.cli.input.server_connection import connect_to_server, server_options
 from dray.cli.output.tables import COLUMN_GAP, render_table
 from dray.cli.output.text import sanitize_line
@@ -28,21 +28,19 @@ _RUNNING_STATES = ("running", "not ready", "starting")
 
 @click.command("status")
 @server_options
-@click.option(
-    "-w", "--watch", is_flag=True, help="Show it again whenever something has changed, until Ctrl-C."
-)
+@click.option("-w", "--watch", is_flag=True, help="Print the status again whenever it changes, until Ctrl-C.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="Text for people, json or yaml for machines.",
+    help="Text for people, JSON or YAML for programs.",
 )
 def command(kubeconfig: str, context: str, watch: bool, output: str) -> int:
     """Show the nodes of a cluster with their pods and devices, and the pods that wait.
 
-    Works with any Kubernetes API server. `dray explain pod/NAME` tells why one of them waits.
+    Works with any Kubernetes API server. `dray explain pod/NAME` explains why a pod waits.
     """
     with suppress(KeyboardInterrupt):
         asyncio.run(_run_status(kubeconfig, context, watch=watch, output=output))
@@ -55,22 +53,20 @@ async def _run_status(kubeconfig: str, context: str, *, watch: bool, output: str
     from dray.cluster.live.snapshot import read_bundle
 
     async with connect_to_server(kubeconfig, context) as (client, _):
-        before, silent = None, False
+        before, is_reported = None, False
         while True:
             try:
                 seen = await read_bundle(client)
-            except CALL_ERRORS as trouble:
+            except CALL_ERRORS as error:
                 if before is None:
                     raise
-                # Whoever watches wants to see how it goes on.
-                if not silent:
-                    click.echo(
-                        sanitize_line(f"the server does not answer, still trying: {trouble}"), err=True
-                    )
-                silent = True
+                # With --watch, a server that is away is waited for.
+                if not is_reported:
+                    click.echo(sanitize_line(f"the server does not answer, still trying: {error}"), err=True)
+                is_reported = True
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            silent = False
+            is_reported = False
             now = build_overview(seen.nodes, seen.pods, seen.claims, seen.slices)
             if now != before:
                 _print_overview(now, output, again=before is not None)
@@ -96,65 +92,62 @@ def _print_overview(now: ClusterOverview, output: str, *, again: bool) -> None:
 
 
 def render_overview(now: ClusterOverview, width: int = 0) -> Iterator[str]:
-    """A cluster as text: a table of nodes, one of pods, and who waits; it fits `width`, if that is known."""
-    if not now.nodes:
-        yield "there is no node yet"
+    """Render a cluster as text: nodes, pods, and pods that wait; it fits `width`, if that is known."""
+    if now.nodes:
+        yield from _render_nodes(now.nodes, width)
     else:
-        titles = ("node", "state", "pods", "devices")
-        shown = list(render_table(titles, [row for node in now.nodes for row in _build_node_rows(node)]))
-        if width and max(map(len, shown)) > width:
-            shown = list(
-                render_table(
-                    titles, [row for node in now.nodes for row in _build_node_rows(node, together=False)]
-                )
-            )
-        yield from shown
-        yield from (
-            sanitize_line(f"{node.name} is {node.word}: {node.why}") for node in now.nodes if node.why
-        )
-        fenced = next((node.name for node in now.nodes if node.word == "fenced"), "")
-        if fenced:
-            yield sanitize_line(f"hint: `dray unfence node {fenced}` lets pods run there again")
+        yield "there is no node yet"
     placed = [(node.name, pod) for node in now.nodes for pod in node.pods]
     if placed:
         yield ""
-        rows = [(pod.name, pod.word, node, ", ".join(pod.devices)) for node, pod in placed]
-        yield from render_table(("pod", "state", "node", "devices"), rows)
-        ailing = next((pod for _, pod in placed if pod.why), None)
-        if ailing is not None:
-            yield sanitize_line(f"{ailing.name} is {ailing.word}: {ailing.why}")
-            yield sanitize_line(
-                f"hint: `kubectl describe {_format_pod_argument(ailing.name)}` tells what its "
-                "containers wait for"
-            )
+        yield from _render_placed(placed)
     if now.waiting:
         yield ""
-        beside = sum(
-            max(len(sanitize_line(text)) for text in texts) + len(COLUMN_GAP)
-            for texts in _list_other_columns(now.waiting)
-        )
-        room = max(width - beside, _MIN_REASON_CHARS // 2) if width else _MIN_REASON_CHARS * 2
-        rows3 = [(pod.name, pod.word, _truncate_reason(pod.why, room)) for pod in now.waiting]
-        yield from render_table(("pod", "state", "why"), rows3)
-        yield sanitize_line(
-            f"hint: `dray explain {_format_pod_argument(now.waiting[0].name)}` tells the whole reason"
-        )
+        yield from _render_waiting(now.waiting, width)
 
 
-def _list_other_columns(pods: Sequence[PodOverview]) -> Iterator[list[str]]:
-    """What stands beside the reasons why pods wait."""
-    yield [pod.name for pod in pods]
-    yield [pod.word for pod in pods]
+def _render_nodes(nodes: Sequence[NodeOverview], width: int) -> Iterator[str]:
+    titles = ("node", "state", "pods", "devices")
+    lines = list(render_table(titles, [row for node in nodes for row in _build_node_rows(node)]))
+    if width and max(map(len, lines)) > width:
+        rows = [row for node in nodes for row in _build_node_rows(node, together=False)]
+        lines = list(render_table(titles, rows))
+    yield from lines
+    yield from (sanitize_line(f"{node.name} is {node.word}: {node.why}") for node in nodes if node.why)
+    fenced = next((node.name for node in nodes if node.word == "fenced"), "")
+    if fenced:
+        yield sanitize_line(f"hint: `dray unfence node {fenced}` lets pods run there again")
+
+
+def _render_placed(placed: Sequence[tuple[str, PodOverview]]) -> Iterator[str]:
+    rows = [(pod.name, pod.word, node, ", ".join(pod.devices)) for node, pod in placed]
+    yield from render_table(("pod", "state", "node", "devices"), rows)
+    unready = next((pod for _, pod in placed if pod.why), None)
+    if unready is not None:
+        yield sanitize_line(f"{unready.name} is {unready.word}: {unready.why}")
+        command = f"kubectl describe {_format_pod_argument(unready.name)}"
+        yield sanitize_line(f"hint: `{command}` shows what its containers wait for")
+
+
+def _render_waiting(pods: Sequence[PodOverview], width: int) -> Iterator[str]:
+    columns = ([pod.name for pod in pods], [pod.word for pod in pods])
+    other_columns = sum(
+        max(len(sanitize_line(text)) for text in texts) + len(COLUMN_GAP) for texts in columns
+    )
+    left = max(width - other_columns, _MIN_REASON_CHARS // 2) if width else _MIN_REASON_CHARS * 2
+    rows = [(pod.name, pod.word, _truncate_reason(pod.why, left)) for pod in pods]
+    yield from render_table(("pod", "state", "why"), rows)
+    yield sanitize_line(f"hint: `dray explain {_format_pod_argument(pods[0].name)}` shows the whole reason")
 
 
 def _format_pod_argument(name: str) -> str:
-    """A pod as one types it."""
+    """Format a pod as a command-line argument."""
     namespace, _, pod = name.partition("/")
     return f"pod/{pod}" + (f" -n {namespace}" if namespace != "default" else "")
 
 
 def _build_node_rows(node: NodeOverview, *, together: bool = True) -> Iterator[tuple[str, str, str, str]]:
-    """A row for a node; or, where its devices do not fit beside each other, one for each of its drivers."""
+    """Build a row for a node; or one per driver, where the devices do not fit in one."""
     devices = [
         f"{sanitize_line(pool.driver)} {_render_usage_bar(len(pool.used), len(pool.used) + len(pool.free))}"
         for pool in node.pools
@@ -166,11 +159,11 @@ def _build_node_rows(node: NodeOverview, *, together: bool = True) -> Iterator[t
 
 
 def _render_usage_bar(used: int, total: int) -> str:
-    """How full a pool is: a square for each device when there are few of them, and always the numbers."""
+    """Render the usage of a pool: a square per device when there are few, and always the numbers."""
     few = "■" * used + "□" * (total - used) + " " if total <= 16 else ""
     return f"{few}{used}/{total}"
 
 
-def _truncate_reason(why: str, room: int) -> str:
+def _truncate_reason(why: str, width: int) -> str:
     line = why.partition("\n")[0]
-    return line if len(line) <= room else line[: room - 1] + "…"
+    return line if len(line) <= width else line[: width - 1] + "…"

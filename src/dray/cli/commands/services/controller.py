@@ -1,4 +1,4 @@
-"""`dray controller`: keep the claims of pods, beside any Kubernetes API server."""
+"""`dray controller`: runs the controllers for any Kubernetes API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from dray.cli.commands.services.standalone import run_standalone_service, standalone_options
 
 
-@click.command("controller", short_help="Keep the claims of pods, beside any Kubernetes API server")
+@click.command("controller", short_help="Create and release claims, for any Kubernetes API server")
 @click.option(
     "--upkeep/--no-upkeep",
     default=False,
@@ -22,24 +22,26 @@ from dray.cli.commands.services.standalone import run_standalone_service, standa
     default=40.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --upkeep: a node is lost that gave no sign of life for so long. Agents give one every ten.",
+    help="With --upkeep: a node without a heartbeat for so long is unreachable. Agents send one every 10 s.",
 )
 @standalone_options
 def command(upkeep: bool, node_silence: float, **chosen: Any) -> int:
-    """Make claims from templates, and give back and delete what pods no longer need.
+    """Create claims from templates, and release and delete those that pods no longer need.
 
-    Works for dray and for any other Kubernetes API server, through its API alone; deploy/controller.yaml has
-    the rights it needs. Of several, one works and the others stand by; one that lost its leadership stands
-    by again. Exit code 2 when the server cannot be reached or rights are missing.
+    Works with dray and with any other Kubernetes API server, through its API alone; deploy/controller.yaml
+    has the permissions it needs. Of several processes one leads and the others are on standby. Exit code 2
+    when the server cannot be reached or permissions are missing.
     """
     from dataclasses import replace
 
     from dray.cluster.services.components import build_controllers
     from dray.cluster.services.permissions import CONTROLLER_PERMISSIONS, UPKEEP_RULES
 
-    rights = (
+    permissions = (
         replace(CONTROLLER_PERMISSIONS, rules=(*CONTROLLER_PERMISSIONS.rules, *UPKEEP_RULES))
         if upkeep
         else CONTROLLER_PERMISSIONS
     )
-    return run_standalone_service(rights, build_controllers, chosen, upkeep=upkeep, node_silence=node_silence)
+    return run_standalone_service(
+        permissions, build_controllers, chosen, upkeep=upkeep, node_silence=node_silence
+    )

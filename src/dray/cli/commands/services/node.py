@@ -1,4 +1,4 @@
-"""`dray node`: the agent of a node, beside any Kubernetes API server."""
+"""`dray node`: runs the agent of a node, for any Kubernetes API server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.app import EXIT_YES
 from dray.cli.commands.services.service_options import build_log, log_options, run_service
+from dray.cli.exit_codes import EXIT_YES
 from dray.cli.input.options import gates_option
 from dray.cli.input.server_connection import server_options
 
@@ -21,83 +21,89 @@ if TYPE_CHECKING:
     from dray.cluster.services.standalone import StartedService
 
 _SHORTEST_SOCKET_NAME = "0123456789abcdef.sock"
-"""A socket whose name gave way to a digest of it (see `wire.sockets`)."""
+"""A socket whose name was shortened to a digest (see `wire.unix_sockets`)."""
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command("node", short_help="Run the pods of a node, and have their devices prepared")
-@click.option("--name", default="", metavar="NAME", help="The node's name; the host's unless given.")
+@click.command("node", short_help="Run the agent of a node")
+@click.option("--name", default="", metavar="NAME", help="The node's name.  [default: the host name]")
 @server_options
 @click.option(
     "--root",
     type=_DIRECTORY,
     default="dray-node",
     show_default=True,
-    help="Where the agent keeps what must survive it: its checkpoint, containers and their logs.",
+    help="The directory of the agent's state: its checkpoint, containers and their logs.",
 )
 @click.option(
     "--runtime",
     type=click.Choice(["process", "oci", "fake"]),
     default="process",
     show_default=True,
-    help="How containers run: as processes of this machine, by runc or crun, or not at all.",
+    help="The container runtime: processes of this machine, runc or crun, or none (fake).",
 )
-@click.option("--rootfs", type=_DIRECTORY, help="The files that containers of the `oci` runtime see.")
-@click.option("--oci-runtime", "program", default="", metavar="PROGRAM", help="runc, crun or alike.")
+@click.option("--rootfs", type=_DIRECTORY, help="The root file system of containers of the `oci` runtime.")
+@click.option(
+    "--oci-runtime",
+    "program",
+    default="",
+    metavar="PROGRAM",
+    help="The program of the `oci` runtime.  [default: runc or crun]",
+)
 @click.option(
     "--plugins-registry",
     "registry",
     type=_DIRECTORY,
-    help="Where drivers register, as kubelet plugins do; `plugins_registry` in --root unless given.",
+    help="Where drivers register, as kubelet plugins do.  [default: plugins_registry in --root]",
 )
 @click.option(
-    "--plugins", type=_DIRECTORY, help="Where the sockets of drivers must be; anywhere unless given."
+    "--plugins", type=_DIRECTORY, help="The directory that sockets of drivers must be in.  [default: any]"
 )
 @click.option(
     "--cdi-dir",
     "cdi",
     type=_DIRECTORY,
     multiple=True,
-    help="Where CDI files are, later ones first; /etc/cdi and /var/run/cdi unless given. Several times.",
+    help="A directory of CDI files; later ones take precedence.  [default: /etc/cdi, /var/run/cdi]",
 )
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label of the node.")
 @click.option(
     "--capacity",
     multiple=True,
     metavar="cpu=4",
-    help="What the node offers, in place of what the machine has.",
+    help="The capacity of the node, instead of that of the machine.",
 )
 @click.option(
-    "--max-pods", type=click.IntRange(0), default=110, show_default=True, help="So many pods at most."
+    "--max-pods", type=click.IntRange(0), default=110, show_default=True, help="The maximum number of pods."
 )
 @click.option(
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="The node's address: where it listens for the server, and that of its pods.",
+    help="The node's address: the one it listens on, and that of its pods.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=10250,
     show_default=True,
-    help="The port on which it answers for logs; 0 takes any that is free.",
+    help="The port that serves logs; 0 takes any free one.",
 )
 @click.option(
     "--static-pods",
     type=_DIRECTORY,
-    help="Run the pods that files in this folder describe; they cannot have claims.",
+    help="Run the pods in the files of this folder; they cannot have claims.",
 )
 @click.option(
     "--stop-pods",
     is_flag=True,
-    help="Stop containers when the agent stops; the next one starts them again. They run on otherwise.",
+    help="Stop containers when the agent stops; the next agent starts them. Otherwise they keep running.",
 )
 @click.option(
     "--metrics-address",
     default="",
     metavar="HOST:PORT",
-    help="Tell metrics at /metrics and health at /healthz and /readyz there; nowhere unless given.",
+    help="Serve /metrics, /healthz and /readyz at this address.  [default: not served]",
 )
 @log_options
 @gates_option
@@ -105,28 +111,28 @@ def command(**chosen: Any) -> int:
     """Run the pods that are bound to a node.
 
     Drivers register by a socket in a directory, as with a kubelet. Claims of a pod are prepared before its
-    containers start and given back after the last one that uses them has ended. Containers run on when the
-    agent stops, and are taken up again by the next one. A driver that will never come back blocks the end of
-    pods that have its devices; annotate such a pod with `dray.dev/abandon-devices=true` to let it go.
-    Exit code 2 when the server cannot be reached or rights are missing.
+    containers start and unprepared after the last one that uses them has ended. Containers keep running when
+    the agent stops, and the next agent takes them over. A driver that never comes back blocks the end of pods
+    that have its devices; annotate such a pod with `dray.dev/abandon-devices=true` to let it end. Exit code 2
+    when the server cannot be reached or permissions are missing.
     """
     from dray.client.config.kubeconfig import load_client_config
     from dray.cluster.services.node_agents import build_agent
     from dray.cluster.services.permissions import NODE_PERMISSIONS
     from dray.cluster.services.standalone import StandaloneOptions, run_standalone
 
-    access = load_client_config(chosen.pop("kubeconfig"), chosen.pop("context"))
+    config = load_client_config(chosen.pop("kubeconfig"), chosen.pop("context"))
     metrics = chosen.pop("metrics_address")
-    options = replace(_build_options(chosen), authority=access.ca)
+    options = replace(_build_options(chosen), authority=config.ca)
     _check_socket_paths(options)
-    place = StandaloneOptions(
-        access, replace(NODE_PERMISSIONS, node=options.name), leader_elect=False, metrics_address=metrics
+    standalone_options = StandaloneOptions(
+        config, replace(NODE_PERMISSIONS, node=options.name), leader_elect=False, metrics_address=metrics
     )
     run_service(
         run_standalone(
-            place,
+            standalone_options,
             lambda client: build_agent(client, options),
-            lambda working: _print_started(options, working),
+            lambda started: _print_started(options, started),
         )
     )
     click.echo("stopped", err=True)
@@ -149,7 +155,7 @@ def _build_options(chosen: dict[str, Any]) -> NodeOptions:
 
 
 def _check_socket_paths(options: NodeOptions) -> None:
-    """Whether the paths of sockets fit where drivers register; else none ever could."""
+    """Raise an error when the registry's socket paths are too long for any driver."""
     from dray.errors import InputError
     from dray.wire.unix_sockets import MAX_SOCKET_PATH_BYTES
 
@@ -174,10 +180,10 @@ def _parse_pairs(words: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def _print_started(options: NodeOptions, working: StartedService) -> None:
-    version = f" ({working.version})" if working.version else ""
+def _print_started(options: NodeOptions, started: StartedService) -> None:
+    version = f" ({started.version})" if started.version else ""
     registry = options.registry or options.root / "plugins_registry"
-    click.echo(f"node {options.name} for {working.server}{version}", err=True)
+    click.echo(f"node {options.name} for {started.server}{version}", err=True)
     click.echo(f"drivers register in {registry}", err=True)
-    if working.metrics:
-        click.echo(f"metrics at http://{working.metrics}/metrics", err=True)
+    if started.metrics:
+        click.echo(f"metrics at http://{started.metrics}/metrics", err=True)

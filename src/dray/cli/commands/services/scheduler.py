@@ -1,4 +1,4 @@
-"""`dray scheduler`: find nodes and devices for the pods of any Kubernetes API server."""
+"""`dray scheduler`: schedules pods for any Kubernetes API server."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from dray.cli.commands.services.standalone import run_standalone_service, standa
 from dray.cli.input.options import search_timeout_option
 
 
-@click.command("scheduler", short_help="Schedule pods with claims, beside any Kubernetes API server")
+@click.command("scheduler", short_help="Schedule pods with claims, for any Kubernetes API server")
 @click.option(
     "--scheduler-name",
     "name",
     default="",
     metavar="NAME",
-    help="Schedule the pods whose `schedulerName` is this, over --config; otherwise `default-scheduler`. "
+    help="Schedule the pods with this `schedulerName`, overriding --config; otherwise `default-scheduler`. "
     "Beside another scheduler, choose a name of your own, for example `dray`.",
 )
 @click.option(
     "--config",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A profile: its name, the plugins and what each weighs.",
+    help="A profile: its name, plugins and their weights.",
 )
 @search_timeout_option
 @standalone_options
 def command(name: str, file: Path | None, search_timeout: float, **chosen: Any) -> int:
-    """Give pods their nodes, and their claims the devices there.
+    """Assign pods to nodes, and devices there to their claims.
 
-    Works for dray and for any other Kubernetes API server, through its API alone; deploy/scheduler.yaml has
-    the rights it needs. Of several, one works and the others stand by; one that lost its leadership stands
-    by again. Exit code 2 when the server cannot be reached or rights are missing.
+    Works with dray and with any other Kubernetes API server, through its API alone; deploy/scheduler.yaml has
+    the permissions it needs. Of several processes one leads and the others are on standby. Exit code 2 when
+    the server cannot be reached or permissions are missing.
     """
     from dray.cluster.services.components import build_scheduler, load_profile
     from dray.cluster.services.permissions import SCHEDULER_PERMISSIONS

@@ -1,4 +1,6 @@
-"""`dray server`: an API server in this terminal, and copies of what it keeps."""
+"""`dray server`: runs an API server in this terminal, and backs up, restores and gives credentials for
+one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 @click.group(
     invoke_without_command=True,
     short_help="Serve the Kubernetes API for devices",
-    epilog="`dray server backup` and `dray server restore` copy what the server keeps.",
+    epilog="`dray server backup` and `dray server restore` back up and restore the store.",
 )
 @serving_options
 @log_options
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, /, **chosen: Any) -> int:
     """Serve the Kubernetes API: devices, claims, pods and everything around them.
 
-    Speaks to kubectl and every Kubernetes client over TLS. Writes a kubeconfig for an administrator into the
-    data directory and prints how to use it. Ctrl-C stops it; everything acknowledged is kept.
+    Serves kubectl and every Kubernetes client over TLS. Writes a kubeconfig for an administrator into the
+    data directory and prints how to use it. Ctrl-C stops it; everything acknowledged is stored.
     """
     if context.invoked_subcommand is not None:
         return 0

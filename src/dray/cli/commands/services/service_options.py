@@ -1,4 +1,4 @@
-"""How commands that stay are started: the options they share, their log, their event loop."""
+"""Options, log and event loop of the commands that run services."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SERVING_OPTIONS = (
         type=_DIRECTORY,
         default=DATA_DIR,
         show_default=True,
-        help="Where the store, the keys and the kubeconfig are.",
+        help="The directory of the store, the keys and the kubeconfig.",
     ),
     click.option(
         "--store",
         default="",
         metavar="ADDRESS",
-        help="Keep objects elsewhere: `etcd://HOST:PORT[,...]/PREFIX`, a file, or `memory:`.",
+        help="Store objects elsewhere: `etcd://HOST:PORT[,...]/PREFIX`, a file, or `memory:`.",
     ),
     click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
     click.option(
@@ -37,7 +37,7 @@ _SERVING_OPTIONS = (
         type=click.IntRange(0, 65535),
         default=6443,
         show_default=True,
-        help="The port to listen on; 0 takes any that is free.",
+        help="The port to listen on; 0 takes any free one.",
     ),
     click.option(
         "--name",
@@ -58,7 +58,7 @@ _SERVING_OPTIONS = (
         help="Static tokens: lines of `token,user,uid,groups`.",
     ),
     click.option(
-        "--anonymous", is_flag=True, help="Let requests without credentials in, as `system:anonymous`."
+        "--anonymous", is_flag=True, help="Accept requests without credentials, as `system:anonymous`."
     ),
     click.option(
         "--limit",
@@ -72,7 +72,7 @@ _SERVING_OPTIONS = (
         "webhook_services",
         multiple=True,
         metavar="NAMESPACE/NAME=HOST:PORT",
-        help="Where the service of an admission webhook answers: there is no cluster network to find it in.",
+        help="The address of the service of an admission webhook: there is no cluster network to find it in.",
     ),
 )
 
@@ -81,7 +81,7 @@ _LOG_FORMAT_OPTION = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Lines for people or for machines.",
+    help="Log lines for people or for programs.",
 )
 
 
@@ -91,59 +91,59 @@ def _build_log_level_option(default: str) -> Callable[[F], F]:
         type=click.Choice(["debug", "info", "warning", "error"]),
         default=default,
         show_default=True,
-        help="How much is told; `debug` has a line for every request.",
+        help="How much is logged; `debug` has a line for every request.",
     )
 
 
 def apply_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
-    """A command with some options, shown in their order."""
+    """Add options to a command, shown in their order."""
     for option in reversed(options):
         command = option(command)
     return command
 
 
 def serving_options(command: F) -> F:
-    """Where an API server keeps things and how it is reached."""
+    """Add the options of an API server."""
     return apply_options(command, _SERVING_OPTIONS)
 
 
 def log_options(command: F) -> F:
-    """`--log-level` and `--log-format`."""
+    """Add `--log-level` and `--log-format`."""
     return apply_options(command, (_build_log_level_option("info"), _LOG_FORMAT_OPTION))
 
 
 def quiet_log_options(command: F) -> F:
-    """The same for a command that has other things to tell: only warnings unless asked."""
+    """Add the log options for a command that prints activity itself: only warnings by default."""
     return apply_options(command, (_build_log_level_option("warning"), _LOG_FORMAT_OPTION))
 
 
 def build_log(chosen: dict[str, Any]) -> StructuredLogger:
-    """The log that was chosen, on standard error; takes its options out of the choices."""
+    """Build the log on standard error; remove its options from `chosen`."""
     from dray.clock import SystemClock
     from dray.telemetry.logs import LogLevel, StructuredLogger, build_descriptor_sink, redirect_library_logs
 
-    level, form = chosen.pop("log_level"), chosen.pop("log_format")
+    level, log_format = chosen.pop("log_level"), chosen.pop("log_format")
     log = StructuredLogger(
-        build_descriptor_sink(2), SystemClock(), level=LogLevel[level.upper()], json=form == "json"
+        build_descriptor_sink(2), SystemClock(), level=LogLevel[level.upper()], json=log_format == "json"
     )
     redirect_library_logs(log, "uvicorn", "uvicorn.error", "asyncio")
     return log
 
 
 def build_server_options(chosen: dict[str, Any]) -> ServerProcessOptions:
-    """The server that was chosen, with its gates and its log."""
+    """Build the options of the server, with its gates and its log."""
     from dray.cluster.services.api_server import ServerProcessOptions
-    from dray.server.admission.webhooks.service_addresses import parse_addresses as addresses
+    from dray.server.admission.webhooks.service_addresses import parse_addresses
     from dray.server.http.limits import parse_limits
 
     log = build_log(chosen)
     directory, limits = chosen.pop("data_dir"), parse_limits(chosen.pop("limits"))
-    services = addresses(chosen.pop("webhook_services", ()))
+    services = parse_addresses(chosen.pop("webhook_services", ()))
     return ServerProcessOptions(directory, log=log, limits=limits, webhook_services=services, **chosen)
 
 
 def run_service(work: Coroutine[Any, Any, None]) -> None:
-    """Run a service in this thread, with the fastest event loop there is."""
+    """Run a service in this thread, with the fastest event loop available."""
     import asyncio
 
     try:
@@ -160,7 +160,7 @@ def run_service(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _unwrap_exception_group(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What went wrong, out of the groups that task groups wrap it in."""
+    """Return the first error inside nested exception groups."""
     found: BaseException = several
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]

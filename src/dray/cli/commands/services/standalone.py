@@ -1,4 +1,4 @@
-"""What `dray scheduler` and `dray controller` share: options, how they start, how they end."""
+"""The options of `dray scheduler` and `dray controller`, and how both run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dray.cli.app import EXIT_YES
 from dray.cli.commands.services.service_options import apply_options, build_log, log_options, run_service
+from dray.cli.exit_codes import EXIT_YES
 from dray.cli.input.options import gates_option
 from dray.cli.input.server_connection import server_options
 
@@ -29,29 +29,32 @@ _OPTIONS = (
         "elect",
         default=True,
         show_default=True,
-        help="Work only while holding the lease, so that others may stand by.",
+        help="Work only while holding the lease, so that other processes can be on standby.",
     ),
     click.option(
         "--lease",
         default="",
         metavar="NAME",
-        help="The lease to hold; another one for each scheduler of another name.",
+        help="The lease to hold; schedulers of different names need different leases.",
     ),
     click.option(
-        "--identity", default="", metavar="NAME", help="Who signs the lease; the host's name and a number."
+        "--identity",
+        default="",
+        metavar="NAME",
+        help="The holder of the lease.  [default: the host name and a random number]",
     ),
     click.option(
         "--metrics-address",
         default="",
         metavar="HOST:PORT",
-        help="Tell metrics at /metrics and health at /healthz and /readyz there; nowhere unless given.",
+        help="Serve /metrics, /healthz and /readyz at this address.  [default: not served]",
     ),
     click.option(
         "--qps",
         type=click.FloatRange(min=0),
         default=0.0,
         metavar="NUMBER",
-        help="At most so many requests to the server in a second; 0 is as many as it takes.",
+        help="The maximum number of requests to the server per second; 0 is unlimited.",
     ),
     log_options,
     gates_option,
@@ -59,7 +62,7 @@ _OPTIONS = (
 
 
 def standalone_options(command: F) -> F:
-    """The options of a service that runs beside a server."""
+    """Add the options of a service that runs in its own process."""
     return apply_options(command, _OPTIONS)
 
 
@@ -69,7 +72,7 @@ def run_standalone_service(
     chosen: dict[str, Any],
     **more: Any,
 ) -> int:
-    """Run a service for the server of a kubeconfig; the exit code."""
+    """Run a service for the server of a kubeconfig; return the exit code."""
     from dray.client.config.kubeconfig import load_client_config
     from dray.cluster.services.components import ComponentOptions, generate_identity
     from dray.cluster.services.standalone import StandaloneOptions, run_standalone
@@ -83,7 +86,7 @@ def run_standalone_service(
         lease_name=permissions.lease_name,
         **more,
     )
-    place = StandaloneOptions(
+    standalone = StandaloneOptions(
         load_client_config(chosen["kubeconfig"], chosen["context"]),
         permissions,
         component.leader_elect,
@@ -92,9 +95,9 @@ def run_standalone_service(
     )
     run_service(
         run_standalone(
-            place,
+            standalone,
             lambda client: build_service(client, component),
-            lambda working: _print_started(permissions, working),
+            lambda started: _print_started(permissions, started),
         )
     )
     click.echo("stopped", err=True)

@@ -1,4 +1,4 @@
-"""`dray up`: a whole cluster in this terminal."""
+"""`dray up`: runs a whole cluster in this terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GATES = tuple(
         f"--{component}-feature-gates",
         default="",
         metavar="A=true,B=false",
-        help=f"Switch feature gates of the {component} alone, over --feature-gates.",
+        help=f"Set feature gates of the {component} alone, overriding --feature-gates.",
     )
     for component in _COMPONENTS
 )
@@ -41,7 +41,7 @@ _GATES = tuple(
     type=click.IntRange(0, 64),
     default=3,
     show_default=True,
-    help="So many nodes with an agent and example drivers; their containers are processes of this computer.",
+    help="Nodes with an agent and example drivers; their containers are processes of this computer.",
 )
 @click.option(
     "--simulated",
@@ -49,25 +49,25 @@ _GATES = tuple(
     default=0,
     show_default=True,
     metavar="COUNT",
-    help="So many more nodes of which all is pretended, containers and devices, to try large clusters.",
+    help="More nodes with simulated containers and devices, to try large clusters.",
 )
 @click.option(
     "--runtime",
     type=click.Choice(["process", "oci", "fake"]),
     default="process",
     show_default=True,
-    help="What runs containers on nodes: as processes, by runc or crun, or not at all.",
+    help="The container runtime of nodes: processes, runc or crun, or none (fake).",
 )
 @click.option(
     "--rootfs",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="The files that containers of the `oci` runtime see.",
+    help="The root file system of containers of the `oci` runtime.",
 )
 @click.option(
     "--config",
     "profile",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The profile of the scheduler: its plugins and what each weighs.",
+    help="The profile of the scheduler: its plugins and their weights.",
 )
 @search_timeout_option
 @serving_options
@@ -77,9 +77,9 @@ _GATES = tuple(
 def command(**chosen: Any) -> int:
     """Run store, API server, scheduler, controllers and nodes in one process.
 
-    Pods find their nodes, claims get their devices, drivers prepare them, and containers run: as processes of
-    this computer, whatever their image is, so they need a command. What becomes of pods is told line by line.
-    Everything is kept in the data directory, and is there again after the next start. Ctrl-C stops it.
+    Pods get nodes, claims get devices, drivers prepare them, and containers run: as processes of this
+    computer, whatever their image is, so they need a command. Changes of pods are printed line by line.
+    Everything is stored in the data directory, and continues after the next start. Ctrl-C stops it.
     """
     from dray.cluster.local.cluster import run_until_interrupted
 
@@ -97,12 +97,12 @@ def _build_options(chosen: dict[str, Any]) -> LocalClusterOptions:
     from dray.cluster.services.components import ComponentOptions, load_profile
     from dray.gates import GateSet
 
-    every: GateSet = chosen.pop("gates")
-    gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), every) for name in _COMPONENTS}
+    defaults: GateSet = chosen.pop("gates")
+    gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), defaults) for name in _COMPONENTS}
     nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime", "rootfs")}
     file, search_seconds = chosen.pop("profile"), chosen.pop("search_timeout")
     server = build_server_options({**chosen, "gates": gates["server"]})
-    # Only processes that share a store have somebody to agree with on who leads.
+    # Only processes that share a store need leader election.
     elect = server.store.startswith("etcd:")
     scheduler = ComponentOptions(gates["scheduler"], elect, log=server.log, search_seconds=search_seconds)
     return LocalClusterOptions(
@@ -116,19 +116,20 @@ def _build_options(chosen: dict[str, Any]) -> LocalClusterOptions:
 
 def _print_started(cluster: LocalCluster) -> None:
     server = cluster.server
-    say = click.echo
-    say(f"serving {server.url} from {server.store}", err=True)
-    say("running: server, scheduler, controllers" + _describe_pending(cluster), err=True)
+    click.echo(f"serving {server.url} from {server.store}", err=True)
+    click.echo("running: server, scheduler, controllers" + _describe_pending(cluster), err=True)
     chosen = cluster.options
     if chosen.nodes:
-        say(f"nodes: {chosen.nodes}, each with the drivers gpu.example.com and nic.example.com", err=True)
+        click.echo(
+            f"nodes: {chosen.nodes}, each with the drivers gpu.example.com and nic.example.com", err=True
+        )
     if chosen.simulated:
-        say(f"simulated nodes: {chosen.simulated}", err=True)
-    say("use it with:", err=True)
-    say(f"  export KUBECONFIG={server.kubeconfig.resolve()}")
-    say("  kubectl get nodes,deviceclasses,resourceslices", err=True)
-    say("  kubectl dray status", err=True)
-    say("  kubectl dray explain pod/NAME", err=True)
+        click.echo(f"simulated nodes: {chosen.simulated}", err=True)
+    click.echo("use it with:", err=True)
+    click.echo(f"  export KUBECONFIG={server.kubeconfig.resolve()}")
+    click.echo("  kubectl get nodes,deviceclasses,resourceslices", err=True)
+    click.echo("  kubectl dray status", err=True)
+    click.echo("  kubectl dray explain pod/NAME", err=True)
 
 
 def _describe_pending(cluster: LocalCluster) -> str:

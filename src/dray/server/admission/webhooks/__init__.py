@@ -1,5 +1,6 @@
-"""Admission webhooks asked: who is in force, how they are called, and what their answers do to a request.
+"""Admission webhooks: which are active, how they are called, and what their answers do to a request.
 
-What decides (which webhook, which version, what an answer means) is in `api.admission`; here it is carried
-out, and nothing is stored. The registry and the errands of the server ask it; the server puts it together.
+The decisions (which webhook, which version, what an answer means) are in `api.admission`; this package calls
+webhooks and must not store anything. The registry and the subresource handlers use it; the assembly of the
+server builds it.
 """

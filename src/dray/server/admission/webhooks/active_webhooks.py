@@ -1,9 +1,9 @@
-"""The webhooks in force: kept in step with their configurations, which the cache tells of.
+"""The index of active webhooks, kept up to date from their configurations in the cache.
 
-Theory of operation: whoever carries out a request has waited for the cache to come up to every write that was
-acknowledged before, so what is in force here is what was configured then, by this server or another one on
-the same store. Which webhooks name a resource is found once and remembered until a configuration changes;
-while nobody has configured any, `webhooks` is empty, and that is all a request looks at.
+Theory of operation: a request waits until the cache has every write that was acknowledged before, so the
+index has what was configured then, by this server or another one on the same store. Which webhooks match a
+resource is cached until a configuration changes; while none is configured, `webhooks` is empty, and a request
+looks at nothing else.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class ActiveWebhook(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def admission_type(self) -> str:
-        """What metrics call it."""
+        """The type of admission, as metrics name it."""
         return "mutating" if self.mutating else "validating"
 
     @property
     def is_reinvoked(self) -> bool:
-        """Whether it wants to be asked again when others changed something."""
+        """Whether it is called again when another webhook changed the object."""
         return isinstance(self.webhook, MutatingWebhook) and self.webhook.reinvocation_policy == IF_NEEDED
 
     @property
@@ -65,44 +65,44 @@ class ActiveWebhook(msgspec.Struct, frozen=True, eq=False):
 
 
 MatchedWebhook = tuple[ActiveWebhook, str]
-"""A webhook, and the version in which it is asked."""
+"""A webhook, and the version of the object it is called with."""
 
 
 class WebhookIndex:
-    """Every webhook in force."""
+    """Every active webhook."""
 
     def __init__(self, cache: WatchCache, on_unreadable: Callable[[str, str], None]) -> None:
-        """`on_unreadable` is told the name of a configuration that cannot be read, and why."""
+        """`on_unreadable` gets the name of a configuration that cannot be parsed, and why."""
         self._cache = cache
         self._on_unreadable = on_unreadable
         self._matches: dict[AdmissionTarget, tuple[MatchedWebhook, ...]] = {}
         self.webhooks: tuple[ActiveWebhook, ...] = ()
-        """In the order in which they are asked: by the name of the configuration, then as listed."""
+        """In the order of their calls: by the name of the configuration, then as listed."""
         for kind in (MUTATING, VALIDATING):
             cache.add_listener(kind, self._on_change)
 
     def _on_change(self, _old: StoredObject | None, _new: StoredObject | None) -> None:
         self.webhooks = tuple(
-            ActiveWebhook(held.name, webhook)
+            ActiveWebhook(stored.name, webhook)
             for kind in (MUTATING, VALIDATING)
-            for held in sorted(self._cache.list_objects(kind), key=lambda held: held.name)
-            for webhook in self._read_webhooks(held)
+            for stored in sorted(self._cache.list_objects(kind), key=lambda stored: stored.name)
+            for webhook in self._read_webhooks(stored)
         )
         self._matches.clear()
 
     def find_matching(self, target: AdmissionTarget) -> tuple[MatchedWebhook, ...]:
-        """The webhooks whose rules name a target."""
+        """Return the webhooks whose rules match a target."""
         found = self._matches.get(target)
         if found is None:
-            asked = ((hook, find_called_version(hook.webhook, target)) for hook in self.webhooks)
-            found = self._matches[target] = tuple((hook, version) for hook, version in asked if version)
+            versions = ((hook, find_called_version(hook.webhook, target)) for hook in self.webhooks)
+            found = self._matches[target] = tuple((hook, version) for hook, version in versions if version)
         return found
 
-    def _read_webhooks(self, held: StoredObject) -> Iterable[Webhook]:
-        """What a configuration says; what stands in a store need not have come past our rules."""
+    def _read_webhooks(self, stored: StoredObject) -> Iterable[Webhook]:
+        """Parse a configuration; a stored one need not have passed validation."""
         try:
-            webhooks: tuple[Webhook, ...] = held.view.webhooks
+            webhooks: tuple[Webhook, ...] = stored.view.webhooks
         except DecodeError as broken:
-            self._on_unreadable(held.name, str(broken))
+            self._on_unreadable(stored.name, str(broken))
             return ()
         return webhooks

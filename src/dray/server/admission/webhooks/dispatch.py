@@ -1,11 +1,11 @@
-"""One request before its webhooks: who is asked, in which order, and what comes of it.
+"""Dispatch of one request to its webhooks: which are called, in which order, and with what result.
 
-Theory of operation: first those that may change the object, one after the other, each with what the one
-before made of it; then, when the rules of the server have judged the result, those that only say yes or no,
-all at once. A webhook that cannot be asked refuses the request or is passed over, as its configuration says.
-All webhooks of a request together have a time, however often it is decided anew.
+Theory of operation: first the mutating webhooks, one after the other, each with the result of the one before;
+then, when the rules of the server have admitted the result, the validating webhooks, all at once. A webhook
+that cannot be called fails the request or is ignored, as its configuration says. All webhooks of a request
+share one time-out, however often the request is retried.
 
-Rules for this file: nothing is stored and no lock is held.
+Nothing is stored and no lock is held here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -40,41 +40,43 @@ from dray.server.patch.errors import PatchError
 from dray.values.label_selectors import LabelSelectorError
 
 TOTAL_TIMEOUT: Final = 60.0
-"""All webhooks of a request together."""
+"""Time-out of all webhooks of a request together."""
 _NULL: Final = msgspec.Raw(b"null")
 
 
-@dataclass(frozen=True)
-class WebhookObserver:
-    """Who hears of what webhooks do: metrics, the log, the audit log."""
+class WebhookObserver(Protocol):
+    """Receives what webhooks do, for metrics, the log and the audit log."""
 
-    on_call: Callable[[ActiveWebhook, str, float, str], None]
-    """Webhook, operation, seconds, and how it ended: `allowed`, `denied`, `failed` or `ignored`."""
-    on_failure: Callable[[ActiveWebhook, str], None]
-    """A webhook that could not be asked, and why."""
-    on_annotations: Callable[[str, Mapping[str, str]], None]
-    """What webhooks want to have in the audit log, by the id of the request."""
-    on_unreadable: Callable[[str, str], None]
-    """A configuration that cannot be read, and why."""
+    def record_call(self, hook: ActiveWebhook, operation: str, seconds: float, outcome: str) -> None:
+        """Record a call; the outcome is `allowed`, `denied`, `failed` or `ignored`."""
+
+    def record_failure(self, hook: ActiveWebhook, why: str) -> None:
+        """Record a webhook that could not be called."""
+
+    def record_annotations(self, audit_id: str, annotations: Mapping[str, str]) -> None:
+        """Record the audit annotations of webhooks for a request."""
+
+    def record_unreadable(self, configuration: str, why: str) -> None:
+        """Record a configuration that cannot be parsed."""
 
 
 @dataclass
 class WebhookDispatcher:
-    """Asks the webhooks that name a request."""
+    """Calls the webhooks that match a request."""
 
     client: WebhookClient
     observer: WebhookObserver
     matched: Sequence[MatchedWebhook]
     review: AdmissionRequest
-    """Its version is that of the request; each webhook is asked in its own."""
+    """Its version is that of the request; each webhook gets its own."""
     namespace: Mapping[str, str] | None
-    """Labels of the namespace; None outside of all."""
+    """Labels of the namespace; None for cluster-scoped objects."""
     generate_uid: Callable[[], str]
     monotonic: Callable[[], float]
     audit_id: str = ""
     deadline: float = 0.0
     is_namespace: bool = False
-    """Whether it is about a namespace, which is selected by its own labels."""
+    """Whether the object is a namespace, which is selected by its own labels."""
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,7 +85,7 @@ class WebhookDispatcher:
     async def run_mutating(
         self, subject: ReviewObject | None, old: StoredReviewObject | None
     ) -> ReviewObject | None:
-        """What those make of an object that may change it; None stays None when it is deleted."""
+        """Return the object as the mutating webhooks change it; None stays None when it is deleted."""
         changing = [named for named in self.matched if named[0].mutating]
         turns = ReinvocationTracker()
         for position, named in enumerate(changing):
@@ -99,14 +101,14 @@ class WebhookDispatcher:
         return subject
 
     async def run_validating(self, subject: ReviewObject | None, old: StoredReviewObject | None) -> None:
-        """Ask those that only say yes or no; the first no, in their order, is told."""
-        asking = [named for named in self.matched if not named[0].mutating]
-        asking = [named for named in asking if self._is_matched(named, subject, old)]
-        if len(asking) == 1:
-            await self._call_webhook(asking[0], subject, old)
+        """Call the validating webhooks; the first refusal, in their order, is raised."""
+        validating = [named for named in self.matched if not named[0].mutating]
+        validating = [named for named in validating if self._is_matched(named, subject, old)]
+        if len(validating) == 1:
+            await self._call_webhook(validating[0], subject, old)
             return
         answers = await asyncio.gather(
-            *(self._call_webhook(named, subject, old) for named in asking), return_exceptions=True
+            *(self._call_webhook(named, subject, old) for named in validating), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -115,24 +117,24 @@ class WebhookDispatcher:
     def _is_matched(
         self, matched: MatchedWebhook, subject: ReviewObject | None, old: StoredReviewObject | None
     ) -> bool:
-        """Whether selectors and conditions of a webhook take the object as it is by now."""
+        """Return whether selectors and conditions of a webhook match the object in its current state."""
         hook, version = matched
         labels = tuple(each.labels for each in (subject, old) if each is not None)
         home = labels[0] if self.is_namespace else self.namespace
         try:
             if not matches_selectors(hook.webhook, AdmissionLabels(home, labels)):
                 return False
-        except LabelSelectorError as wrong:  # from a store, past our rules
+        except LabelSelectorError as wrong:  # stored without validation
             self._fail_or_ignore(hook, 0.0, f"its selectors cannot be read: {wrong}")
             return False
 
-        def bindings() -> ConditionBindings:
+        def build_bindings() -> ConditionBindings:
             request = self._build_review("", version, subject, old)["request"]
             return bind_variables(
                 request, *(read_json(bytes(request[name])) for name in ("object", "oldObject"))
             )
 
-        answer = evaluate_conditions(hook.webhook.match_conditions, bindings)
+        answer = evaluate_conditions(hook.webhook.match_conditions, build_bindings)
         if not isinstance(answer, InvalidAdmissionResponse):
             return answer
         self._fail_or_ignore(hook, 0.0, answer.reason)
@@ -141,7 +143,7 @@ class WebhookDispatcher:
     async def _call_mutating(
         self, matched: MatchedWebhook, subject: ReviewObject | None, old: StoredReviewObject | None
     ) -> ReviewObject | None:
-        """What one webhook makes of an object: the very same when it changes nothing."""
+        """Return the object as one webhook changes it: the very same when it changes nothing."""
         ruling = await self._call_webhook(matched, subject, old)
         if ruling is None or not ruling.patch:
             return subject
@@ -159,15 +161,15 @@ class WebhookDispatcher:
             why = wrong.message
         except ApiStatusError as wrong:
             why = wrong.message
-        self.observer.on_failure(hook, f"its patch cannot be used: {why}")
+        self.observer.record_failure(hook, f"its patch cannot be used: {why}")
         raise new_internal_error(f'admission webhook "{name}" sent a patch that cannot be used: {why}')
 
-    # --- asking one ---
+    # --- calling one ---
 
     async def _call_webhook(
         self, matched: MatchedWebhook, subject: ReviewObject | None, old: StoredReviewObject | None
     ) -> AdmissionResponse | None:
-        """What a webhook says; None when it could not be asked and may be passed over."""
+        """Return the answer of a webhook; None when it could not be called and may be ignored."""
         hook, version = matched
         operation = self.review.target.operation
         if self.review.dry_run and hook.webhook.side_effects not in (NO_EFFECTS, NONE_ON_DRY_RUN):
@@ -194,10 +196,10 @@ class WebhookDispatcher:
             self._fail_or_ignore(hook, took, ruling.reason)
             return None
         self.warnings += ruling.warnings
-        self.observer.on_call(hook, operation, took, "allowed" if ruling.allowed else "denied")
+        self.observer.record_call(hook, operation, took, "allowed" if ruling.allowed else "denied")
         if ruling.annotations:
             marks = {f"{hook.name}/{key}": value for key, value in ruling.annotations.items()}
-            self.observer.on_annotations(self.audit_id, marks)
+            self.observer.record_annotations(self.audit_id, marks)
         if not ruling.allowed:
             raise self._attach_warnings(
                 ApiStatusError(ruling.code, ruling.reason, format_denial(hook.name, ruling))
@@ -207,8 +209,8 @@ class WebhookDispatcher:
     def _fail_or_ignore(self, hook: ActiveWebhook, seconds: float, why: str) -> None:
         """Refuse the request, or go on without a webhook, as its configuration says."""
         operation = self.review.target.operation
-        self.observer.on_call(hook, operation, seconds, "ignored" if hook.ignores_failure else "failed")
-        self.observer.on_failure(hook, why)
+        self.observer.record_call(hook, operation, seconds, "ignored" if hook.ignores_failure else "failed")
+        self.observer.record_failure(hook, why)
         if not hook.ignores_failure:
             raise self._attach_warnings(new_internal_error(f'failed calling webhook "{hook.name}": {why}'))
 
@@ -221,6 +223,6 @@ class WebhookDispatcher:
         return build_review(question, uid, new_text, old_text)
 
     def _attach_warnings(self, failure: ApiStatusError) -> ApiStatusError:
-        """A refusal, with the warnings so far: they may be about what is refused."""
+        """Return a refusal with the warnings so far: they may be about what is refused."""
         failure.headers = (*failure.headers, *build_warning_headers(self.warnings))
         return failure

@@ -1,6 +1,6 @@
-"""What a webhook is asked about: an object on its way into the store, or the body of an errand.
+"""Objects under review by webhooks: an object on its way into the store, or the body of a subresource.
 
-Rules for this file: nobody is asked here; what a webhook changed is read as carefully as what a client sends.
+No webhook is called here; what a webhook changed is decoded as strictly as what a client sends.
 """
 
 from __future__ import annotations
@@ -19,35 +19,37 @@ from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 
 CompleteDraft = Callable[[PendingObject], PendingObject]
-"""Fills in what everybody relies on; called again when a webhook changed something."""
+"""Sets defaults; called again when a webhook changed something."""
 
 _IMMUTABLE_FIELDS = ("name", "namespace", "uid")
 
 
 class ReviewObject(Protocol):
-    """What is asked about."""
+    """An object under review."""
 
     @property
     def labels(self) -> Mapping[str, str]: ...
 
     def to_document(self, version: str) -> dict[str, Any]:
-        """It as plain values, in a version."""
+        """Return the object as plain values, in a version."""
         ...
 
     def to_json(self, version: str) -> msgspec.Raw:
-        """It as JSON, in a version."""
+        """Return the object as JSON, in a version."""
         ...
 
     def replace(self, version: str, document: dict[str, Any]) -> ReviewObject:
-        """What it becomes when a webhook makes this of it; raises a `Failure` when that cannot be."""
+        """Return the object as a webhook changed it; raises an `ApiStatusError` when the change is not
+        possible.
+        """
         ...
 
 
 class ProposedObject:
-    """An object as somebody wants it."""
+    """The new state of an object."""
 
     def __init__(self, kind: Kind, draft: PendingObject, complete: CompleteDraft | None = None) -> None:
-        """`complete` is needed when it may be changed."""
+        """`complete` is needed when the object may be changed."""
         self.draft = draft
         self._kind, self._complete = kind, complete
         self._json_by_version: dict[str, msgspec.Raw] = {}
@@ -72,30 +74,30 @@ class ProposedObject:
 
 
 class StoredReviewObject:
-    """An object as it is stored."""
+    """The stored state of an object."""
 
-    def __init__(self, kind: Kind, held: StoredObject) -> None:
-        self._kind, self._held = kind, held
+    def __init__(self, kind: Kind, stored: StoredObject) -> None:
+        self._kind, self._stored = kind, stored
         self._json_by_version: dict[str, msgspec.Raw] = {}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return self._held.metadata.labels
+        return self._stored.metadata.labels
 
     def to_json(self, version: str) -> msgspec.Raw:
         if version not in self._json_by_version:
             kept = is_storage_version(self._kind, version)
-            told = (
-                self._held.served_json
+            encoded = (
+                self._stored.served_json
                 if kept
-                else write_json(convert_from_storage(self._kind, version, self._held.document))
+                else write_json(convert_from_storage(self._kind, version, self._stored.document))
             )
-            self._json_by_version[version] = msgspec.Raw(told)
+            self._json_by_version[version] = msgspec.Raw(encoded)
         return self._json_by_version[version]
 
 
 class SubresourceBody:
-    """The body of an errand, such as a binding; it has one version."""
+    """The body of a subresource, such as a binding; it has one version."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.body = document
@@ -122,7 +124,7 @@ def _read_labels(metadata: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _check_identity(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Whatever a webhook changes, it is still the same object."""
+    """Refuse changes of the object's identity."""
     for field in ("apiVersion", "kind"):
         if after.get(field) != before.get(field):
             raise new_bad_request(f"a webhook may not change `{field}`")

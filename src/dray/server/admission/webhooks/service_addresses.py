@@ -1,7 +1,7 @@
-"""Where services are: a server without a cluster network knows only those it was told of.
+"""Addresses of the services of webhooks, from the command line.
 
-In Kubernetes a service has an address inside the cluster. Here whoever starts the server says where a
-webhook's service answers; its certificate is still that of the service.
+In Kubernetes a service has an address inside the cluster. dray has no cluster network, so the operator of the
+server gives the address of a webhook's service; its certificate is still that of the service.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dray.server.admission.webhooks.active_webhooks import MUTATING, VALIDATING
 WEBHOOK_SERVICE_FLAG: Final = "--webhook-service"
 
 ServiceAddresses = Mapping[tuple[str, str], str]
-"""By namespace and name of a service, `HOST:PORT`."""
+"""`HOST:PORT` by namespace and name of a service."""
 
 _ADDRESS_PATTERN = re.compile(
     r"(?P<namespace>[^/=]+)/(?P<name>[^/=]+)=(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@=]+):(?P<port>\d{1,5})"
@@ -27,7 +27,7 @@ _MAX_PORT: Final = 65_535
 
 
 def parse_addresses(texts: Iterable[str]) -> dict[tuple[str, str], str]:
-    """Addresses as they are given on the command line."""
+    """Parse addresses from the command line."""
     found: dict[tuple[str, str], str] = {}
     for text in texts:
         parts = _ADDRESS_PATTERN.fullmatch(text)
@@ -41,7 +41,7 @@ def parse_addresses(texts: Iterable[str]) -> dict[tuple[str, str], str]:
 
 
 def explain_unknown_service(service: ServiceReference) -> str:
-    """What to do about a service whose address nobody told."""
+    """Explain what to do about a service without a known address."""
     name = f"{service.namespace}/{service.name}"
     return (
         f"this server does not know where service {name} is: "
@@ -50,7 +50,7 @@ def explain_unknown_service(service: ServiceReference) -> str:
 
 
 class WebhookReachabilityRule:
-    """Warns whoever configures a webhook behind a service that this server cannot reach."""
+    """Warns when a webhook is configured with a service that this server cannot reach."""
 
     kinds: Final = (MUTATING, VALIDATING)
 

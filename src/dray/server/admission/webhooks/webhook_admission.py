@@ -1,7 +1,7 @@
-"""The door to webhooks: whether a request has any, and a visit to them.
+"""The entry point to webhooks: finds the webhooks of a request and dispatches it to them.
 
-Requests that the server makes to itself (what it collects, and what it begins with) are not asked about: they
-follow from something that was, or come before anybody could be asked.
+Requests that the server makes to itself (garbage collection, bootstrap objects) skip webhooks: they follow
+from an earlier request, or come before any webhook could answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dray.server.admission.webhooks.dispatch import WebhookDispatcher, WebhookOb
 from dray.server.admission.webhooks.review_objects import SubresourceBody
 from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.http.request_body import decode_options as body_options
-from dray.server.http.requests import ApiRequest, RequestUser
+from dray.server.http.requests import ApiRequest
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
 
@@ -31,11 +31,11 @@ _OPTIONS_KINDS: Mapping[str, str] = {
 }
 
 ReviewedKind = tuple[str, str, str]
-"""Group, version and kind of what a request holds."""
+"""Group, version and kind of the object of a request."""
 
 
 class WebhookAdmission:
-    """Knows which webhooks are in force, and asks them."""
+    """Dispatches requests to the active webhooks."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class WebhookAdmission:
         generate_uid: Callable[[], str],
     ) -> None:
         self._cache = cache
-        self._index = WebhookIndex(cache, observer.on_unreadable)
+        self._index = WebhookIndex(cache, observer.record_unreadable)
         self._client, self._observer = client, observer
         self._clock, self._generate_uid = clock, generate_uid
 
     @property
     def webhooks(self) -> tuple[ActiveWebhook, ...]:
-        """All webhooks in force; empty when nobody configured any."""
+        """All active webhooks; empty when none is configured."""
         return self._index.webhooks
 
     def build_dispatcher(
@@ -63,7 +63,7 @@ class WebhookAdmission:
         old: StoredObject | None,
         deadline: float = 0.0,
     ) -> WebhookDispatcher | None:
-        """A visit for a write of an object; None when no webhook is asked about it."""
+        """Build the dispatcher for a write; None when no webhook matches it."""
         operation = DELETE if request.call.verb == "delete" else CREATE if old is None else UPDATE
         about = (kind.group, request.call.version, kind.name)
         return self._build_dispatcher(request, (kind, about), operation, object_name, deadline)
@@ -71,24 +71,26 @@ class WebhookAdmission:
     async def admit_subresource(
         self, request: ApiRequest, kind: Kind, reviewed_kind: ReviewedKind, body: dict[str, Any]
     ) -> dict[str, Any]:
-        """The body of an errand, as webhooks make it; raises a `Failure` when one says no."""
+        """Return the body of a subresource as webhooks change it; raises an `ApiStatusError` when one
+        refuses.
+        """
         if not self.webhooks or not request.audit_id:
             return body
         await self._cache.wait_until_fresh()
         metadata = body.get("metadata")
-        said = metadata.get("name") if isinstance(metadata, dict) else ""
-        place = (request.call.namespace, request.call.name or str(said or ""))
-        visit = self._build_dispatcher(request, (kind, reviewed_kind), CREATE, place, 0.0)
-        if visit is None:
+        sent_name = metadata.get("name") if isinstance(metadata, dict) else ""
+        place = (request.call.namespace, request.call.name or str(sent_name or ""))
+        dispatcher = self._build_dispatcher(request, (kind, reviewed_kind), CREATE, place, 0.0)
+        if dispatcher is None:
             return body
         named = {
             "apiVersion": f"{reviewed_kind[0]}/{reviewed_kind[1]}" if reviewed_kind[0] else reviewed_kind[1],
             "kind": reviewed_kind[2],
         }
-        errand = await visit.run_mutating(SubresourceBody({**named, **body}), None)
-        assert isinstance(errand, SubresourceBody)
-        await visit.run_validating(errand, None)
-        return errand.body
+        reviewed = await dispatcher.run_mutating(SubresourceBody({**named, **body}), None)
+        assert isinstance(reviewed, SubresourceBody)
+        await dispatcher.run_validating(reviewed, None)
+        return reviewed.body
 
     def _build_dispatcher(
         self,
@@ -105,7 +107,7 @@ class WebhookAdmission:
         named = self._index.find_matching(target)
         home = self._cache.get(_NAMESPACE, "", namespace) if kind.namespaced else None
         if not named or (kind.namespaced and home is None and operation == CREATE):
-            return None  # that there is no such namespace is for the rules of the server to say
+            return None  # a missing namespace is refused by the rules of the server
         labels = None if not kind.namespaced else {} if home is None else home.metadata.labels
         question = AdmissionRequest(
             target,
@@ -113,7 +115,7 @@ class WebhookAdmission:
             about,
             name,
             name if kind is _NAMESPACE else namespace,
-            _build_user(request.user),
+            request.user.to_document(),
             _build_options(request, operation),
             call.dry_run,
         )
@@ -131,18 +133,8 @@ class WebhookAdmission:
         )
 
 
-def _build_user(user: RequestUser) -> dict[str, Any]:
-    told = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {name: list(values) for name, values in user.extra.items()},
-    }
-    return {name: value for name, value in told.items() if value}
-
-
 def _build_options(request: ApiRequest, operation: str) -> dict[str, Any]:
-    """The options of a request, in the form of its operation: a patch is an update, or creates."""
+    """Return the options of a request, in the form of its operation: a patch is an update, or creates."""
     call = request.call
     given: dict[str, Any] = dict(body_options(request)) if operation == DELETE and request.body else {}
     for name in ("fieldManager", "fieldValidation", "propagationPolicy"):

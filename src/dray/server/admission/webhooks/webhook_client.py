@@ -1,13 +1,12 @@
-"""Calls to webhooks: over TLS, with an end to time, size and number.
+"""The HTTP client of webhooks: TLS, with limits on time, size and number of calls.
 
-Theory of operation: connections are kept and used again. A webhook has the time that its configuration gives
-it, for connection and answer together, and its answer an end. So many requests wait for one webhook at a
-time; when it hangs, those beyond are not kept waiting, so that it cannot take all places of the server. What
-went wrong is a `WebhookFailure` with a sentence; nothing is raised.
+Theory of operation: connections are reused. A webhook has the time-out of its configuration for connection
+and response together, and its response a maximum size. Only so many requests wait for one webhook at a time;
+when it hangs, further ones fail at once, so that it cannot occupy the whole server. Errors are returned as a
+`WebhookFailure` with a message; nothing is raised.
 
-The HTTP library is loaded with the first call: a server whose webhooks nobody configured does without it.
-
-Rules for this file: no body is logged or repeated, and no redirect followed.
+The HTTP library is imported with the first call: a server without webhooks does not need it. No body is
+logged or repeated, and no redirect is followed.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
     import aiohttp
 
 MAX_RESPONSE_BYTES: Final = 8 << 20
-"""Bytes: a patch may hold the largest object there is, in base64."""
+"""Bytes: a patch may contain the largest object there is, in base64."""
 MAX_PENDING_CALLS: Final = 64
-"""So many requests wait for one webhook at a time."""
+"""How many requests wait for one webhook at a time."""
 _MAX_CONNECTIONS: Final = 64
 CONTEXT_CACHE: Final = CacheBound("authorities of webhooks", 128, "the server")
 _MAX_SHOWN: Final = 300
@@ -46,7 +45,7 @@ class WebhookFailure(msgspec.Struct, frozen=True):
 
 
 class _WebhookEndpoint(msgspec.Struct, frozen=True):
-    """Where to ask: the address, whom the certificate must name, and what the host is called."""
+    """The address, the name its certificate must have, and the name for messages."""
 
     url: str
     display_name: str
@@ -54,7 +53,7 @@ class _WebhookEndpoint(msgspec.Struct, frozen=True):
 
 
 class WebhookClient:
-    """Asks webhooks."""
+    """Calls webhooks."""
 
     def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses
@@ -67,7 +66,7 @@ class WebhookClient:
             await self._session.close()
 
     async def call(self, hook: ActiveWebhook, body: bytes, timeout: float) -> bytes | WebhookFailure:
-        """The answer of a webhook to a review."""
+        """Return the answer of a webhook to a review."""
         place = self._resolve_endpoint(hook.webhook.client_config)
         if isinstance(place, WebhookFailure):
             return place
@@ -87,7 +86,7 @@ class WebhookClient:
         self, hook: ActiveWebhook, endpoint: _WebhookEndpoint, body: bytes, timeout: float
     ) -> bytes | WebhookFailure:
         if self._session is None:
-            # That takes a good part of a second, the first time; others need not wait for it.
+            # The first import takes a good part of a second; others need not wait for it.
             await asyncio.to_thread(importlib.import_module, "aiohttp")
         import aiohttp
 
@@ -101,7 +100,7 @@ class WebhookClient:
                 try:
                     return await self._post_review(endpoint, context, body, timeout)
                 except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-                    # A connection that was kept may have been closed at the other end; nothing was said.
+                    # The other end may have closed a reused connection; nothing was sent.
                     return await self._post_review(endpoint, context, body, timeout)
         except TimeoutError:
             return WebhookFailure(f"no answer from {endpoint.display_name} within {timeout:g} seconds")
@@ -118,7 +117,7 @@ class WebhookClient:
         session = self._get_session()
         async with session.post(
             f"{endpoint.url}?timeout={max(1, int(timeout))}s",
-            data=io.BytesIO(body),  # sent in pieces, so that a large one holds nobody up
+            data=io.BytesIO(body),  # sent in chunks, so that a large one blocks nobody
             ssl=context,
             server_hostname=endpoint.server_name or None,
             headers={"host": endpoint.server_name} if endpoint.server_name else None,
@@ -172,7 +171,7 @@ class WebhookClient:
         return _WebhookEndpoint(f"https://{address}{path}", f"service {name} at {address}", name)
 
     async def _get_ssl_context(self, bundle: str, server_name: str) -> ssl.SSLContext | WebhookFailure:
-        """Whom to trust. One for each name: connections are told apart by it."""
+        """Return the TLS context; one for each name, because connections are pooled by it."""
         key = (bundle, server_name)
         if key not in self._contexts:
             try:
@@ -186,7 +185,7 @@ class WebhookClient:
 
 
 def _build_ssl_context(bundle: str) -> ssl.SSLContext:
-    """A context that believes the certificates of a bundle, or those of the system without one."""
+    """Build a context that trusts the certificates of a bundle, or those of the system without one."""
     text = base64.b64decode(bundle, validate=True).decode("ascii")
     context = ssl.create_default_context(cadata=text) if text.strip() else ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -194,7 +193,7 @@ def _build_ssl_context(bundle: str) -> ssl.SSLContext:
 
 
 def _describe_error(broken: BaseException) -> str:
-    """What went wrong, without addresses and classes of libraries."""
+    """Describe an error without addresses and class names of libraries."""
     cause = getattr(broken, "certificate_error", None) or getattr(broken, "os_error", None) or broken
     number = getattr(cause, "errno", None) or 0
     known = os.strerror(number) if number > 0 and not isinstance(cause, ssl.SSLError) else ""

@@ -1,4 +1,6 @@
-"""Authentication: certificates, keys, token files, service account tokens, kubeconfigs, and the mapping of
-request credentials to a user. It must not decide what a user may do. authz, restriction, the registry, app
-and the commands that issue credentials may import it.
+"""Authentication: maps request credentials to a user.
+
+It contains certificates, keys, token files, service account tokens and kubeconfigs. It must not decide what a
+user may do. `authz`, `restriction`, the registry, `app` and the commands that issue credentials may import
+it.
 """

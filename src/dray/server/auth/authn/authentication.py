@@ -1,10 +1,9 @@
-"""Who asks: the user behind the credentials of a request.
+"""Authentication: maps the credentials of a request to a user.
 
-Theory of operation: a bearer token speaks first; a request with a bad one is turned away even when it also
-shows a certificate, because somebody meant that token to count. A certificate was checked by TLS, against our
-own authority, before the request was read; here only its names and its end are read. Without credentials a
-request is turned away, except where the doors stand open to everybody: health, version, and the keys that
-check tokens.
+Theory of operation: a bearer token comes first; a request with an invalid one is refused even when it also
+presents a certificate, because the client meant that token to count. TLS has verified a certificate against
+the server's CA before the request was read; here only its names and its expiry are read. A request without
+credentials is refused, except for public paths: health, version, and the keys that verify tokens.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from dray.server.http.errors import new_unauthorized
 from dray.server.http.requests import ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, RequestUser
 
 PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version", "/openid", "/.well-known/openid-configuration")
-"""What everybody may ask, and everything below."""
+"""Paths that need no credentials, and everything below."""
 
 PeerCertificate = Mapping[str, Any]
-"""A verified client certificate, as `ssl.SSLObject.getpeercert` tells it."""
+"""A verified client certificate, as `ssl.SSLObject.getpeercert` returns it."""
 
 
 class Authenticator:
-    """Finds out who asks."""
+    """Finds the user of a request."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class Authenticator:
     def authenticate(
         self, headers: Mapping[str, str], peer: PeerCertificate | None, path: str = ""
     ) -> RequestUser:
-        """The user of a request; `headers` have lower-case names. Raises 401."""
+        """Return the user of a request; `headers` have lower-case names. Raises 401."""
         credentials = headers.get("authorization")
         if credentials is not None:
             found = self.authenticate_token(_parse_bearer_token(credentials))
@@ -64,7 +63,7 @@ class Authenticator:
         return user
 
     def authenticate_token(self, token: str | None) -> RequestUser | None:
-        """Whose token it is, if it is anybody's and good."""
+        """Return the user of a token, None when it is not valid."""
         if not token:
             return None
         user = self._static_tokens.find(token)
@@ -86,13 +85,13 @@ class Authenticator:
 
 @lru_cache(maxsize=4096)
 def _parse_expiry(end: str) -> float:
-    """The end of a certificate; asked with every request of a connection, and slow to read."""
+    """Parse the expiry of a certificate; needed for every request of a connection, and slow to parse."""
     return ssl.cert_time_to_seconds(end)
 
 
 @lru_cache(maxsize=4096)
 def _parse_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> RequestUser | None:
-    """Whom a certificate names; None when it is not one somebody."""
+    """Return the user that a certificate names; None when it does not name exactly one."""
     names: dict[str, list[str]] = {}
     for part in subject:
         for field, value in part:
@@ -104,12 +103,12 @@ def _parse_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> RequestU
 
 
 def is_public_path(path: str) -> bool:
-    """Whether everybody may ask for this path."""
-    return any(path == door or path.startswith(door + "/") for door in PUBLIC_PATHS)
+    """Return whether a path needs no credentials."""
+    return any(path == public or path.startswith(public + "/") for public in PUBLIC_PATHS)
 
 
 def add_authenticated_group(user: RequestUser) -> RequestUser:
-    """The user with the group of everybody who showed who they are, and not of those who did not."""
+    """Return the user with the group of authenticated users, unless the user is anonymous."""
     groups = [group for group in user.groups if group not in (AUTHENTICATED, UNAUTHENTICATED)]
     return replace(user, groups=(*dict.fromkeys(groups), AUTHENTICATED))
 

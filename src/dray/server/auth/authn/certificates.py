@@ -1,10 +1,10 @@
-"""The server's own certificate authority: its certificate, and those of clients.
+"""The server's own certificate authority, its serving certificate, and client certificates.
 
-Theory of operation: a directory holds a CA (`ca.crt`, `ca.key`) that is made once, and a serving certificate
-(`serving.crt`, `serving.key`) that is made again when the names of the server change, when it nears its end,
-or when the CA is another. Client certificates are handed out and not kept: the common name is the user, the
-organisations are the groups. Everybody who shows a certificate must show one of this CA, fit for clients;
-TLS itself sees to that before a request is read.
+Theory of operation: a directory has a CA (`ca.crt`, `ca.key`) that is created once, and a serving certificate
+(`serving.crt`, `serving.key`) that is created again when the names of the server change, when it is about to
+expire, or when the CA is another. Client certificates are issued and not stored: the common name is the user,
+the organisations are the groups. Every certificate that a client presents must be a client certificate of
+this CA; TLS enforces that before a request is read.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ from dray.server.auth.authn.secret_files import (
 )
 
 DEFAULT_SERVED_NAMES = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc")
-"""Names by which local clients and clients in pods look for the API."""
+"""Names by which local clients and clients in pods address the API server."""
 
 _CA_YEARS = 10
 _SERVING_DAYS = 365
 _RENEW_BEFORE = timedelta(days=30)
 _SKEW = timedelta(minutes=5)
-"""Certificates are good a little before they are made: clocks differ."""
+"""Certificates are valid from a little before they are issued, because clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedCredentials:
-    """What a client shows: a certificate with its key, or a token. Only the certificate is ever printed."""
+    """Credentials of a client: a certificate with its key, or a token. Only the
+    certificate is ever printed.
+    """
 
     cert_pem: bytes = b""
     key_pem: bytes = field(default=b"", repr=False)
@@ -57,7 +59,7 @@ class IssuedCredentials:
 
 
 class CertificateAuthority:
-    """A CA and the serving certificate it made, in a directory."""
+    """A CA and its serving certificate, in a directory."""
 
     def __init__(self, directory: Path, names: Sequence[str], clock: Clock) -> None:
         self.ca_file = directory / "ca.crt"
@@ -73,7 +75,9 @@ class CertificateAuthority:
     def open(
         cls, directory: Path, names: Sequence[str] = (), clock: Clock | None = None
     ) -> CertificateAuthority:
-        """Open the directory and make what is missing; `names` are host names and addresses to serve."""
+        """Open the directory and create what is missing; `names` are the host names and addresses of the
+        server.
+        """
         create_private_directory(directory)
         certificates = cls(directory, names, clock or SystemClock())
         certificates.renew_if_due()
@@ -81,7 +85,7 @@ class CertificateAuthority:
 
     @classmethod
     def open_for_clients(cls, directory: Path, clock: Clock | None = None) -> CertificateAuthority:
-        """Open the directory to make certificates of clients; what the server itself shows is left alone."""
+        """Open the directory to issue client certificates, without touching the serving certificate."""
         return cls(directory, (), clock or SystemClock())
 
     @property
@@ -90,7 +94,7 @@ class CertificateAuthority:
         return self._ca.public_bytes(serialization.Encoding.PEM)
 
     def renew_if_due(self) -> bool:
-        """Make the serving certificate again if it must be; whether it was. Cheap when it need not be."""
+        """Renew the serving certificate if needed; returns whether it was. Cheap when it is not."""
         with lock_directory(self._directory):
             if self._is_serving_cert_valid():
                 return False
@@ -103,7 +107,9 @@ class CertificateAuthority:
             return True
 
     def refresh(self, context: ssl.SSLContext) -> bool:
-        """Renew if it must be, and let a context that is in use show the new certificate; whether it does."""
+        """Renew the serving certificate if needed and load it into a context in use;
+        returns whether it was.
+        """
         renewed = self.renew_if_due()
         if renewed:
             self._load_chain(context)
@@ -112,7 +118,7 @@ class CertificateAuthority:
     def issue_client_certificate(
         self, user: str, groups: Sequence[str] = (), days: int = 365
     ) -> IssuedCredentials:
-        """A certificate that says who a client is."""
+        """Issue a client certificate for a user and its groups."""
         key = generate_key()
         try:
             subject = x509.Name(
@@ -131,7 +137,9 @@ class CertificateAuthority:
         )
 
     def build_server_context(self) -> ssl.SSLContext:
-        """TLS as the server speaks it: 1.2 or later, client certificates welcome but not demanded."""
+        """Build the TLS context of the server: TLS 1.2 or later, client certificates accepted but not
+        required.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._load_chain(context)
@@ -140,7 +148,7 @@ class CertificateAuthority:
         return context
 
     def _load_chain(self, context: ssl.SSLContext) -> None:
-        with lock_directory(self._directory):  # nobody renews between the two files
+        with lock_directory(self._directory):  # no renewal between reading the two files
             context.load_cert_chain(self.cert_file, self.key_file)
 
     def _load_or_create_ca(self) -> tuple[PrivateKey, x509.Certificate]:
@@ -170,7 +178,7 @@ class CertificateAuthority:
         return ca
 
     def _is_serving_cert_valid(self) -> bool:
-        """Whether the serving certificate is there and does what it should."""
+        """Return whether the serving certificate exists and is valid for the server."""
         content = read_file(self.cert_file)
         key = read_key(self.key_file)
         if content is None or key is None:

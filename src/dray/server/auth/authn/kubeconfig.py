@@ -1,4 +1,4 @@
-"""The file that tells a client where the server is and who the client is."""
+"""Kubeconfig documents: the address of the server and the credentials of a client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dray.server.auth.authn.certificates import IssuedCredentials
 def build_kubeconfig(
     server_url: str, ca_pem: bytes, credentials: IssuedCredentials, name: str = "dray", user: str = "admin"
 ) -> dict[str, Any]:
-    """A kubeconfig document that needs no other file."""
+    """Build a kubeconfig that needs no other file."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,4 +1,4 @@
-"""Private keys: made, kept in a file, and read back."""
+"""Private keys: generated, stored in a file, and read back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PrivateKey = ec.EllipticCurvePrivateKey
 
 
 def generate_key() -> PrivateKey:
-    """A key on the curve P-256: small, quick, and understood by every client."""
+    """Generate a key on the curve P-256: small, fast, and supported by every client."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def encode_key_pem(key: PrivateKey) -> bytes:
-    """A key as it stands in a file."""
+    """Encode a key as PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -27,7 +27,7 @@ def encode_key_pem(key: PrivateKey) -> bytes:
 
 
 def read_key(path: Path) -> PrivateKey | None:
-    """The key in a file; None when there is no such file."""
+    """Read the key in a file; None when the file does not exist."""
     content = read_private_file(path)
     if content is None:
         return None
@@ -43,7 +43,7 @@ def read_key(path: Path) -> PrivateKey | None:
 
 
 def load_or_create_key(path: Path) -> PrivateKey:
-    """The key in a file, which is made if it is not there."""
+    """Read the key in a file, which is created if it does not exist."""
     key = read_key(path)
     if key is None:
         key = generate_key()

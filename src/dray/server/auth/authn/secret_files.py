@@ -1,4 +1,4 @@
-"""Files that hold secrets: written whole or not at all, and readable by their owner alone."""
+"""Files with secrets: written atomically, and readable by their owner alone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _GROUP_AND_OTHERS = 0o077
 
 
 class CredentialError(InputError):
-    """A file of credentials that cannot be used; the message names the file and never what is in it."""
+    """A file of credentials that cannot be used; the message names the file and never its content."""
 
 
 def create_private_directory(directory: Path) -> None:
-    """Make a directory that only its owner enters, if it is not there."""
+    """Create a directory that only its owner may enter, if it does not exist."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -28,7 +28,7 @@ def create_private_directory(directory: Path) -> None:
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Keep other processes out of the directory while files are looked at and made."""
+    """Lock the directory against other processes while files are checked and created."""
     try:
         lock = FileLock.acquire(directory / ".lock")
     except OSError as error:
@@ -38,7 +38,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Put a file in place in one step; whoever reads it sees the old one or the new one, never half of it."""
+    """Replace a file in one step; a reader sees the old one or the new one, never a part."""
     try:
         write_file_atomically(path, content)
     except OSError as error:
@@ -46,7 +46,7 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def read_file(path: Path) -> bytes | None:
-    """What is in a file; None when there is no such file."""
+    """Read a file; None when it does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def read_private_file(path: Path) -> bytes | None:
-    """The same for a key, which nobody else may be able to read."""
+    """Read a file with a key, which nobody else may be able to read."""
     content = read_file(path)
     if content is not None and path.stat().st_mode & _GROUP_AND_OTHERS:
         raise CredentialError(

@@ -1,13 +1,14 @@
-"""Tokens of service accounts: signed by the server, good for a while, and gone with what they belong to.
+"""Tokens of service accounts: signed by the server, with an expiry, and bound to objects.
 
 Theory of operation: a token is a JWT that names the account, its uid, and maybe an object it is bound to (a
-pod, a node, a secret). It is good if our key signed it with our algorithm, if now is between its times, if it
-is meant for one of our audiences, and if account and bound object still are there with the uids they had. So
-a token is taken back by deleting the account or the object; there is no list of revoked tokens.
+pod, a node, a secret). It is valid if the server's key signed it with the server's algorithm, if now is
+between its times, if it is meant for one of the server's audiences, and if account and bound object still
+exist with the same uids. So deleting the account or the object revokes a token; there is no list of revoked
+tokens.
 
-To check a signature takes long, so what it says is remembered under a digest of the token; everything that
-can change is asked again each time. Account and object are only looked up when the signature is right: nobody
-learns from us which accounts exist.
+Verifying a signature is slow, so the claims of a token are cached under its digest; everything that can
+change is checked each time. Account and object are only looked up when the signature is valid, so that the
+server does not disclose which accounts exist.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SERVICE_ACCOUNTS_GROUP = "system:serviceaccounts"
 
 EXTRA_PREFIX = "authentication.kubernetes.io/"
 NODE_NAME_EXTRA = EXTRA_PREFIX + "node-name"
-"""Where a user's token says on which node it is used."""
+"""The extra of a user that names the node its token is used on."""
 
 MIN_LIFETIME, MAX_LIFETIME = timedelta(minutes=10), timedelta(days=365)
 
@@ -52,12 +53,12 @@ _REQUIRED_CLAIMS = ("iss", "sub", "aud", "exp", "nbf", "iat")
 
 _ACCOUNT = get_kind("", "ServiceAccount")
 BINDABLE_KINDS: Mapping[str, Kind] = {name: get_kind("", name) for name in ("Pod", "Node", "Secret")}
-"""What a token can be bound to."""
+"""Kinds that a token can be bound to."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A fresh token and when it ends."""
+    """A new token and its expiry."""
 
     token: str = field(repr=False)
     expires: datetime
@@ -65,7 +66,7 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedToken:
-    """Whose token it is, and which of the wanted audiences it is meant for."""
+    """The user of a token, and which of the requested audiences it is meant for."""
 
     user: RequestUser
     audiences: tuple[str, ...]
@@ -73,14 +74,14 @@ class VerifiedToken:
 
 @dataclass(frozen=True, slots=True)
 class IssuerOptions:
-    """Who signs, and whom tokens are meant for when nobody says otherwise."""
+    """The issuer, and the default audiences of tokens."""
 
     issuer: str = ISSUER
     audiences: tuple[str, ...] = (ISSUER,)
 
 
 class ServiceAccountTokens:
-    """Signs tokens of service accounts and recognises them."""
+    """Issues and verifies tokens of service accounts."""
 
     def __init__(self, key: PrivateKey, cache: WatchCache, options: IssuerOptions, clock: Clock) -> None:
         self._key = key
@@ -100,18 +101,18 @@ class ServiceAccountTokens:
         options: IssuerOptions | None = None,
         clock: Clock | None = None,
     ) -> ServiceAccountTokens:
-        """With the key in the directory, which is made if it is not there."""
+        """Open with the key in the directory, which is created if it does not exist."""
         create_private_directory(directory)
         with lock_directory(directory):
             key = load_or_create_key(directory / "service-account.key")
         return cls(key, cache, options or IssuerOptions(), clock or SystemClock())
 
     def build_jwks(self) -> dict[str, Any]:
-        """The public key, for others who want to check our tokens (`/openid/v1/jwks`)."""
+        """Build the public key set for others who verify tokens (`/openid/v1/jwks`)."""
         return {"keys": [self._public_jwk]}
 
     def build_openid_configuration(self) -> dict[str, Any]:
-        """`/.well-known/openid-configuration`."""
+        """Build `/.well-known/openid-configuration`."""
         return {
             "issuer": self.options.issuer,
             "jwks_uri": f"{self.options.issuer}/openid/v1/jwks",
@@ -127,7 +128,7 @@ class ServiceAccountTokens:
         audiences: Sequence[str] = (),
         bound: StoredObject | None = None,
     ) -> IssuedToken:
-        """A token for an account, maybe bound to an object."""
+        """Issue a token for an account, optionally bound to an object."""
         now = self._clock.now().replace(microsecond=0)
         expires = now + min(max(lifetime, MIN_LIFETIME), MAX_LIFETIME)
         about: dict[str, Any] = {
@@ -150,7 +151,7 @@ class ServiceAccountTokens:
         return IssuedToken(token, expires)
 
     def verify(self, token: str, audiences: Sequence[str] = ()) -> VerifiedToken | None:
-        """Whose token it is, if it is good now and meant for one of the audiences (by default ours)."""
+        """Verify a token: valid now, and meant for one of the audiences (by default the server's)."""
         claims = self._read_claims(token)
         if claims is None or not self._is_within_validity(claims):
             return None
@@ -172,7 +173,7 @@ class ServiceAccountTokens:
         return about
 
     def _read_claims(self, token: str) -> Mapping[str, Any] | None:
-        """What the token says, if we signed it."""
+        """Return the claims of a token that the server signed."""
         if len(token) > MAX_TOKEN_LENGTH or token.count(".") != 2:
             return None
         digest = sha256(token.encode(errors="surrogateescape")).digest()
@@ -195,7 +196,7 @@ class ServiceAccountTokens:
                 issuer=self.options.issuer,
                 options={
                     "require": list(_REQUIRED_CLAIMS),
-                    # Times and audiences are judged each time the token comes, by our clock.
+                    # Times and audiences are checked each time the token is used, by the server's clock.
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,
@@ -227,15 +228,15 @@ class ServiceAccountTokens:
         return RequestUser(claims["sub"], groups, uid, _build_extra(claims, about))
 
     def _is_same_object(self, kind: Kind, namespace: str, expected: Mapping[str, str]) -> bool:
-        """Whether the object is there, and is the one that was meant and not another of the same name."""
-        held = self._cache.get(kind, namespace, expected.get("name", ""))
-        return held is not None and bool(expected.get("uid")) and held.metadata.uid == expected["uid"]
+        """Return whether the object exists with the same uid, and is not another of the same name."""
+        stored = self._cache.get(kind, namespace, expected.get("name", ""))
+        return stored is not None and bool(expected.get("uid")) and stored.metadata.uid == expected["uid"]
 
 
 def _find_bound_objects(about: Mapping[str, Any]) -> list[tuple[Kind, Mapping[str, str]]]:
-    """What must still be there: the object a token is bound to.
+    """List what must still exist: the object a token is bound to.
 
-    A pod's node is only told, not bound: the pod goes when its node goes.
+    A pod's node is information, not a binding: the pod is deleted when its node is.
     """
     pod = about.get("pod")
     if pod is not None:

@@ -1,9 +1,8 @@
-"""Bearer tokens from a file: who may come with which, as an administrator wrote it down.
+"""Static bearer tokens from a file that an administrator writes.
 
-Theory of operation: the file is the one Kubernetes reads: `token,user,uid` and maybe `"group1,group2"` on
-each line. The tokens themselves are forgotten at once: what is kept is a keyed digest, under a key that this
-process made up. To look a token up is to look its digest up, so how long that takes tells nothing about how
-much of a guess was right.
+Theory of operation: the format is that of Kubernetes: `token,user,uid` and maybe `"group1,group2"` on each
+line. The tokens themselves are not kept: the table has keyed digests, under a random key of this process. A
+token is looked up by its digest, so the time that takes says nothing about how much of a guess was right.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dray.server.auth.authn.secret_files import CredentialError, read_file
 from dray.server.http.requests import AUTHENTICATED, RequestUser
 
 MAX_TOKEN_LENGTH = 16 * 1024
-"""Nobody's token is longer; what is longer is not even looked at."""
+"""A longer token is not looked up at all."""
 
 
 class StaticTokens:
@@ -35,7 +34,7 @@ class StaticTokens:
 
     @classmethod
     def from_file(cls, path: Path) -> StaticTokens:
-        """The tokens in a file."""
+        """Read the tokens of a file."""
         content = read_file(path)
         if content is None:
             raise CredentialError(f"there is no token file `{path}`; expected lines of token,user,uid,groups")
@@ -53,7 +52,7 @@ class StaticTokens:
         return cls(users)
 
     def find(self, token: str) -> RequestUser | None:
-        """Whose token it is, if anybody's."""
+        """Return the user of a token, if there is one."""
         if not token or len(token) > MAX_TOKEN_LENGTH:
             return None
         return self._users.get(self._compute_digest(token))
@@ -63,7 +62,7 @@ class StaticTokens:
 
 
 def _add_user(users: dict[str, RequestUser], row: list[str], where: str) -> None:
-    """One line of the file; complaints name the line and never the token."""
+    """Add the user of one line; errors name the line and never the token."""
     if not row or row[0].startswith("#"):
         return
     if len(row) < 3:

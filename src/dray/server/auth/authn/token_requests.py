@@ -1,7 +1,7 @@
-"""TokenRequest: a fresh token for a service account, maybe bound to an object.
+"""TokenRequest: a new token for a service account, optionally bound to an object.
 
 A node gets tokens only for accounts of pods that run on it, and only bound to such a pod: so a token from a
-node is never good for longer than the pod, and says on which node it is used.
+node is never valid for longer than the pod, and names the node it is used on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TokenRequestIssuer:
-    """Hands out tokens of service accounts."""
+    """Answers token requests."""
 
     def __init__(self, cache: WatchCache, account_tokens: ServiceAccountTokens) -> None:
         self._cache = cache
@@ -53,7 +53,7 @@ class TokenRequestIssuer:
     def answer(
         self, user: RequestUser, namespace: str, name: str, document: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The request with the token in its status."""
+        """Return the request with the token in its status."""
         account = self._cache.get(_ACCOUNT, namespace, name)
         if account is None:
             raise new_not_found(_ACCOUNT, name)
@@ -82,17 +82,19 @@ class TokenRequestIssuer:
             raise _build_invalid(
                 "spec.boundObjectRef.kind", f"expected one of {', '.join(sorted(BINDABLE_KINDS))}"
             )
-        held = self._cache.get(kind, namespace if kind.namespaced else "", ref.name)
-        if held is None:
+        stored = self._cache.get(kind, namespace if kind.namespaced else "", ref.name)
+        if stored is None:
             raise new_not_found(kind, ref.name)
-        if ref.uid and held.metadata.uid != ref.uid:
+        if ref.uid and stored.metadata.uid != ref.uid:
             why = f"the UID in the bound object reference ({ref.uid}) does not match the UID in record"
             raise new_conflict(kind, ref.name, why)
-        return held
+        return stored
 
 
 def _check_bound_pod(account: StoredObject, bound: StoredObject | None) -> None:
-    """A token says on which node it is used, so nobody gets one for a pod of somebody else."""
+    """Check the pod of a bound token: a token names its node, so it must not be for
+    a pod of another account.
+    """
     if bound is None or bound.kind is not BINDABLE_KINDS["Pod"]:
         return
     runs_as = (bound.document.get("spec") or {}).get("serviceAccountName")

@@ -1,4 +1,4 @@
-"""What somebody may do, all rights taken together: as a node, and by roles."""
+"""The authorizer of the server: the union of the node authorizer and RBAC."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dray.server.watch.cache import WatchCache
 
 
 class UnionAuthorizer:
-    """Answers every question about rights."""
+    """Allows what the node authorizer or RBAC allows."""
 
     def __init__(self, cache: WatchCache) -> None:
         self.rbac = RbacAuthorizer(cache)
         self.node_authorizer = NodeAuthorizer(cache)
 
     def authorize(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
-        """Whether the user may do it, and why."""
+        """Decide whether the user may do it, with the reason."""
         if user.node_name is None:
             return self.rbac.authorize(user, attributes)
         as_node = self.node_authorizer.authorize(user, attributes)
@@ -26,11 +26,11 @@ class UnionAuthorizer:
         by_roles = self.rbac.authorize(user, attributes)
         if by_roles.allowed:
             return by_roles
-        # No role is missing: what a node may do is not a matter of roles.
+        # No role is missing: the rights of a node do not come from roles.
         return AccessDecision(False, f"{format_refusal(user, attributes)}: {as_node.reason}", as_node.reason)
 
     def allows(self, user: RequestUser, attributes: AccessAttributes) -> bool:
-        """Whether the user may do it."""
+        """Return whether the user may do it."""
         return self.authorize(user, attributes).allowed
 
     def require(self, user: RequestUser, attributes: AccessAttributes) -> None:

@@ -1,12 +1,12 @@
-"""The roles that every server begins with, and who has them.
+"""Bootstrap roles and bindings, which every server creates.
 
 Theory of operation: two tables. A row of `BOOTSTRAP_ROLES` is a role with its rules in a short form, `VERBS:
 RESOURCES`; a resource is written `resource.group/subresource`, a path with a slash in front, and names in
-brackets narrow a rule to objects of these names. `view`, `edit` and `admin` have no rules of their own: they
-are put together from roles with labels that say so, and anybody may add to them in the same way. A row of
-`BOOTSTRAP_BINDINGS` says who has a role.
+brackets restrict a rule to objects of these names. `view`, `edit` and `admin` have no rules of their own:
+they aggregate roles with labels, and anybody may add to them in the same way. A row of `BOOTSTRAP_BINDINGS`
+names the subjects of a role.
 
-Rules for this file: a component gets what its work needs. Nobody but administrators gets `*` for verbs.
+A component gets what its work needs. Only administrators get `*` for verbs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMESPACE_RESOURCES = (
     "horizontalpodautoscalers.autoscaling cronjobs.batch jobs.batch poddisruptionbudgets.policy "
     "ingresses.networking.k8s.io networkpolicies.networking.k8s.io"
 )
-"""What people who work in a namespace work with, besides claims."""
+"""Resources that people work with in a namespace, besides claims."""
 
 _VIEW_ONLY = (
     "events events.events.k8s.io limitranges namespaces resourcequotas controllerrevisions.apps "
@@ -82,7 +82,7 @@ TO_ADMIN, TO_EDIT, TO_VIEW = (f"{GROUP}/aggregate-to-{role}" for role in ("admin
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRole:
-    """A role: its rules, the role it is part of, and which parts it is put together from."""
+    """A role: its rules, the role it is aggregated into, and the roles it aggregates."""
 
     name: str
     rules: tuple[str, ...] = ()
@@ -277,13 +277,13 @@ BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
     "dray:classic-driver": ("Group:dray:classic-drivers",),
     "dray:dashboard": ("User:dray:dashboard",),
 }
-"""Who has which role; accounts are those of the namespace `kube-system`."""
+"""The subjects of each role; accounts are those of the namespace `kube-system`."""
 
 _SYSTEM_NAMESPACE = "kube-system"
 
 
 def build_bootstrap_documents() -> list[dict[str, Any]]:
-    """The cluster roles and bindings to write when they are absent; nothing here depends on the order."""
+    """Build the cluster roles and bindings to create when they are absent, in any order."""
     return [
         *map(_build_role, BOOTSTRAP_ROLES),
         *(_build_binding(name, who) for name, who in BOOTSTRAP_BINDINGS.items()),
@@ -291,7 +291,7 @@ def build_bootstrap_documents() -> list[dict[str, Any]]:
 
 
 def _build_rules(row: BootstrapRole) -> list[dict[str, Any]]:
-    """One rule for each group, so that no rule says more than the short form."""
+    """Build one rule for each group, so that no rule allows more than the short form."""
     rules: list[dict[str, Any]] = []
     for text in row.rules:
         verbs, _, what = text.partition(": ")

@@ -1,7 +1,7 @@
-"""Asking as somebody else (`kubectl --as`): who may, and who they are then.
+"""Impersonation (`kubectl --as`): who may impersonate whom.
 
-Theory of operation: every name that is put on, user, each group, uid and each extra, is a question of its own
-for the verb `impersonate`. Who may not put on one of them puts on none.
+Theory of operation: the user, each group, the uid and each extra are authorized one by one with the verb
+`impersonate`. Without the right to one of them, the whole request is refused.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _AUTHENTICATION_GROUP = "authentication.k8s.io"
 
 
 def impersonate(user: RequestUser, headers: Mapping[str, str], authorizer: UnionAuthorizer) -> RequestUser:
-    """Who the user wants to be, if the headers say so; raises 403 if they may not be.
+    """Return the user that the headers impersonate; raises 403 when that is not allowed.
 
-    Headers have lower-case names; values of a header that came several times are joined by commas.
+    Headers have lower-case names; values of a repeated header are joined by commas.
     """
     if _HEADER_PREFIX not in "\n".join(headers):
         return user
@@ -47,8 +47,8 @@ def impersonate(user: RequestUser, headers: Mapping[str, str], authorizer: Union
                 "groups, a uid or extras are impersonated, but no user; set `Impersonate-User`"
             )
         return user
-    for asked in _build_attributes(wanted, groups, uid, extra):
-        authorizer.require(user, asked)
+    for attributes in _build_attributes(wanted, groups, uid, extra):
+        authorizer.require(user, attributes)
     return _add_implied_groups(RequestUser(wanted, groups, uid, MappingProxyType(extra)))
 
 
@@ -70,7 +70,7 @@ def _build_attributes(
 
 
 def _add_implied_groups(user: RequestUser) -> RequestUser:
-    """With the groups that come with the name."""
+    """Add the groups that come with the name."""
     if user.name == ANONYMOUS:
         return RequestUser(user.name, user.groups or (UNAUTHENTICATED,), user.uid, user.extra)
     groups = user.groups

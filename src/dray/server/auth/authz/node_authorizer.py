@@ -1,10 +1,10 @@
-"""What a node may ask for: itself, its pods, and what they need.
+"""The node authorizer: a node may access itself, its pods, and what they refer to.
 
-Theory of operation: a table says for every resource which verbs a node has and when: always, only for itself,
-only for pods bound to it, only for what such a pod refers to, only for objects that say they are the node's.
-A list or watch cannot be judged object by object, so it must say in a field selector that it wants the node's
-own. Whatever is not in the table is not answered here; roles may still allow it. What a node may write *into*
-an object is judged later, when the object is known (`noderules`).
+Theory of operation: a table has for every resource the verbs of a node and their condition: always, only for
+itself, only for pods bound to it, only for what such a pod refers to, only for objects that name the node. A
+list or watch cannot be checked object by object, so its field selector must restrict it to the node's own
+objects. Resources that are not in the table are not decided here; roles may still allow them. What a node may
+write *into* an object is checked later, when the object is known (`restriction.node_restriction`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dray.server.watch.cache import WatchCache
 
 DRAY_GROUP = "dray.dev"
 NODE_LEASE_NAMESPACE = "kube-node-lease"
-"""The namespace of the leases by which nodes show that they live."""
+"""The namespace of the heartbeat leases of nodes."""
 
 _READ_VERBS = frozenset({"get", "list", "watch"})
 _CHANGE_VERBS = frozenset({"get", "update", "patch", "delete"})
@@ -30,7 +30,7 @@ _COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
 
 @dataclass(frozen=True, slots=True)
 class NodeAccessRequest:
-    """What a node asks, with what is needed to judge it."""
+    """A request of a node, with what is needed to decide it."""
 
     node: str
     attributes: AccessAttributes
@@ -50,33 +50,35 @@ def _is_itself(request: NodeAccessRequest) -> bool:
 
 
 def _is_own_lease(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    return asked.namespace == NODE_LEASE_NAMESPACE and (asked.name == request.node or asked.verb == "create")
+    attributes = request.attributes
+    return attributes.namespace == NODE_LEASE_NAMESPACE and (
+        attributes.name == request.node or attributes.verb == "create"
+    )
 
 
 def _is_own_pod(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    if asked.verb in _COLLECTION_VERBS:
+    attributes = request.attributes
+    if attributes.verb in _COLLECTION_VERBS:
         return _is_own_selection(request)
-    return request.pod_graph.get_node(asked.namespace, asked.name) == request.node
+    return request.pod_graph.get_node(attributes.namespace, attributes.name) == request.node
 
 
 def _is_referenced(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    if not asked.name or not asked.namespace:
+    attributes = request.attributes
+    if not attributes.name or not attributes.namespace:
         return False
-    reference = ReferencedObject(asked.group, asked.resource, asked.name)
-    return request.pod_graph.has_reference(request.node, asked.namespace, reference)
+    reference = ReferencedObject(attributes.group, attributes.resource, attributes.name)
+    return request.pod_graph.has_reference(request.node, attributes.namespace, reference)
 
 
 def _is_own_object(request: NodeAccessRequest) -> bool:
-    asked = request.attributes
-    if asked.verb in _COLLECTION_VERBS:
+    attributes = request.attributes
+    if attributes.verb in _COLLECTION_VERBS:
         return _is_own_selection(request)
-    kind = _NODE_NAME_KINDS[asked.group, asked.resource]
-    held = request.cache.get(kind, "", asked.name)
-    # What is not there belongs to nobody: the node learns so from a 404.
-    return held is None or read_node_name(held.document) == request.node
+    kind = _NODE_NAME_KINDS[attributes.group, attributes.resource]
+    stored = request.cache.get(kind, "", attributes.name)
+    # An object that does not exist belongs to nobody: the node gets a 404.
+    return stored is None or read_node_name(stored.document) == request.node
 
 
 def _is_own_selection(request: NodeAccessRequest) -> bool:
@@ -85,7 +87,7 @@ def _is_own_selection(request: NodeAccessRequest) -> bool:
 
 
 def read_node_name(document: Mapping[str, object]) -> str | None:
-    """`spec.nodeName` of a document."""
+    """Return `spec.nodeName` of a document."""
     spec = document.get("spec")
     name = spec.get("nodeName") if isinstance(spec, Mapping) else None
     return name if isinstance(name, str) else None
@@ -137,18 +139,18 @@ _NODE_RULES: Mapping[tuple[str, str], tuple[tuple[frozenset[str], AccessConditio
         (_CREATE_VERBS, _is_always_allowed),
     ),
 }
-"""Verbs of a node on each resource, and when it has them. `create` is judged with the object."""
+"""Verbs of a node on each resource, and their condition. `create` is checked with the object."""
 
 
 class NodeAuthorizer:
-    """Answers what a node may do as a node."""
+    """Decides what a node may do because it is a node."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
         self.pod_graph = NodePodGraph(cache)
 
     def authorize(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
-        """Whether the node may; a no is only that nothing of a node's rights says yes."""
+        """Decide whether the node may do it; a refusal only means that no right of a node allows it."""
         node = user.node_name
         if node is None:
             return AccessDecision(False, "not a node")

@@ -1,8 +1,7 @@
-"""Which pods are on which node, and what they refer to: the reason why a node may see something.
+"""The graph of nodes, pods and the objects pods refer to, from which the rights of a node follow.
 
-Theory of operation: every pod that is bound to a node is remembered with the names it refers to; for each
-node, how many pods refer to each name. So the question whether a node needs something is one look into a
-table.
+Theory of operation: the graph has every pod that is bound to a node, with the names it refers to, and for
+each node the number of pods that refer to each name. So whether a node needs an object is one lookup.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ DEVICES, CLASSIC = "resource.k8s.io", "cdi.k8s.io"
 
 
 class ReferencedObject(NamedTuple):
-    """A name that a pod mentions, in the pod's own namespace."""
+    """A name that a pod refers to, in the pod's own namespace."""
 
     group: str
     resource: str
@@ -45,13 +44,13 @@ _REFERENCE_PATHS: tuple[tuple[str, str], ...] = (
     *((f"spec.{where}[].envFrom[].secretRef.name", "secrets") for where in _CONTAINERS),
     *((f"spec.{where}[].envFrom[].configMapRef.name", "configmaps") for where in _CONTAINERS),
 )
-"""Where a pod mentions other objects."""
+"""Paths of a pod that refer to other objects."""
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {"resourceclaims": (DEVICES, CLASSIC)}
 
 
 class _PathStep(NamedTuple):
-    """A field of the way to a name: where it leads, or what the name is of."""
+    """One field of a path: the fields below, or the resource that the value names."""
 
     field: str
     is_list: bool
@@ -60,7 +59,7 @@ class _PathStep(NamedTuple):
 
 
 def _build_steps(paths: Iterable[tuple[list[str], str]]) -> tuple[_PathStep, ...]:
-    """All ways as one tree, so that a pod is walked through once."""
+    """Build one tree of all paths, so that each pod is walked once."""
     by_field: dict[str, list[tuple[list[str], str]]] = {}
     for (first, *rest), resource in paths:
         by_field.setdefault(first, []).append((rest, resource))
@@ -79,7 +78,7 @@ _PATH_TREE = _build_steps((path.split("."), resource) for path, resource in _REF
 
 
 def find_references(pod: Mapping[str, Any]) -> list[ReferencedObject]:
-    """Everything a pod mentions."""
+    """List everything a pod refers to."""
     found: dict[tuple[str, str], None] = {}
     _collect(pod, _PATH_TREE, found)
     mentioned = [
@@ -90,7 +89,7 @@ def find_references(pod: Mapping[str, Any]) -> list[ReferencedObject]:
     spec = pod.get("spec")
     for entry in (spec.get("resourceClaims") or ()) if isinstance(spec, Mapping) else ():
         if isinstance(entry, Mapping) and entry.get("template"):
-            # A template written inside the pod makes a classic claim of this name.
+            # A template inside the pod creates a classic claim of this name.
             name = f"{pod['metadata'].get('name')}-{entry.get('name')}"
             mentioned.append(ReferencedObject(CLASSIC, "resourceclaims", name))
     return mentioned
@@ -104,7 +103,7 @@ def _collect(node: Any, steps: tuple[_PathStep, ...], found: dict[tuple[str, str
         for one in value if many and isinstance(value, list) else (value,):
             if resource and isinstance(one, str):
                 found[resource, one] = None
-            elif below and (type(one) is dict or isinstance(one, Mapping)):  # the first is quick
+            elif below and (type(one) is dict or isinstance(one, Mapping)):  # the first test is faster
                 _collect(one, below, found)
 
 
@@ -120,21 +119,21 @@ class NodePodGraph:
         cache.add_listener(POD, self._on_pod_change)
 
     def get_node(self, namespace: str, name: str) -> str | None:
-        """The node a pod is bound to."""
+        """Return the node a pod is bound to."""
         node, _ = self._pods.get((namespace, name), (None, ()))
         return node
 
     def has_reference(self, node: str, namespace: str, reference: ReferencedObject) -> bool:
-        """Whether a pod on the node refers to the name."""
+        """Return whether a pod on the node refers to the name."""
         needs = self._references.get(node)
         return needs is not None and needs[namespace, reference] > 0
 
     def _on_pod_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        held = new or old
-        assert held is not None
-        place = (held.namespace, held.name)
+        stored = new or old
+        assert stored is not None
+        place = (stored.namespace, stored.name)
         self._remove_pod(place)
-        # Most changes of pods come before they have a node; what does not name the field cannot have it.
+        # Most changes of pods come before they have a node; JSON without the field cannot have it.
         if new is None or b'"nodeName":"' not in new.value:
             return
         document = new.document

@@ -1,9 +1,9 @@
-"""What a role allows: rules, what is asked of them, and whether one covers the other.
+"""Policy rules: the attributes of a request, whether a rule allows it, and whether one rule covers another.
 
-Theory of operation: a rule is a set of groups, resources and verbs, all pairs of which it allows, maybe only
-for some names; or a set of paths. `*` stands for everything in its place. A question is one verb on one
-thing. A rule covers another when every question the other answers with yes gets a yes from it, too; that is
-found out by taking the other apart into single pieces.
+Theory of operation: a rule is a set of groups, resources and verbs, all combinations of which it allows,
+maybe only for some names; or a set of paths. `*` matches everything in its position. A request is one verb on
+one thing. A rule covers another when it allows every request that the other allows; to check that, the other
+is split into pieces with one value in each position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WILDCARD = "*"
 
 _NAME_SELECTOR = "metadata.name="
 _COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
-"""Verbs that act on what a selector chooses; for others it means nothing."""
+"""Verbs for which a selector has a meaning."""
 
 
 class AccessAttributes(NamedTuple):
@@ -44,7 +44,7 @@ class AccessAttributes(NamedTuple):
 
 
 def build_attributes(call: ApiCall) -> AccessAttributes:
-    """What a call asks for. A selector for one name is as good as the name."""
+    """Return the attributes of a call. A selector for one name counts as the name."""
     if not call.is_resource:
         return AccessAttributes(call.verb, path=call.path)
     selector = call.query.get("fieldSelector", "")
@@ -53,7 +53,7 @@ def build_attributes(call: ApiCall) -> AccessAttributes:
         name = selector.removeprefix(_NAME_SELECTOR).removeprefix("=")
     namespace = call.namespace
     if call.verb == "get" and call.plural == "namespaces" and not call.group:
-        namespace = call.name  # who works in a namespace may look at it
+        namespace = call.name  # rights in a namespace include reading the namespace
     return AccessAttributes(
         call.verb, call.group, call.plural, call.subresource, namespace, name, selector=selector
     )
@@ -70,7 +70,7 @@ class PolicyRule:
     paths: tuple[str, ...] = ()
 
     def allows(self, attributes: AccessAttributes) -> bool:
-        """Whether the rule says yes."""
+        """Return whether the rule allows the request."""
         if attributes.verb not in self.verbs and WILDCARD not in self.verbs:
             return False
         if not attributes.resource:
@@ -88,7 +88,7 @@ class PolicyRule:
         return bool(attributes.subresource) and f"*/{attributes.subresource}" in resources
 
     def to_document(self) -> dict[str, Any]:
-        """As it is written in a role."""
+        """Return the rule as a role has it."""
         fields = {
             "verbs": sorted(self.verbs),
             "apiGroups": sorted(self.groups),
@@ -105,7 +105,7 @@ def _matches_path(pattern: str, path: str) -> bool:
     return pattern == path
 
 
-# --- as they are written ---
+# --- parsing ---
 
 
 class _Rule(msgspec.Struct, frozen=True, rename="camel"):
@@ -117,7 +117,7 @@ class _Rule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_rules(documents: Any) -> tuple[PolicyRule, ...]:
-    """The rules of a role's document; a `ValueError` that names the place when they are none."""
+    """Parse the rules of a role; raises a `ValueError` that names the position."""
     try:
         rules = msgspec.convert(documents or [], list[_Rule])
     except msgspec.ValidationError as error:
@@ -134,11 +134,11 @@ def read_rules(documents: Any) -> tuple[PolicyRule, ...]:
     )
 
 
-# --- does one cover the other ---
+# --- coverage ---
 
 
 def find_uncovered(wanted: Iterable[PolicyRule], owned: Sequence[PolicyRule]) -> list[PolicyRule]:
-    """The pieces of the wanted rules that none of the owned rules allows."""
+    """List the pieces of the wanted rules that none of the owned rules allows."""
     return [piece for rule in wanted for piece in _split_rule(rule) if not _is_covered(piece, owned)]
 
 
@@ -161,7 +161,7 @@ def _is_covered(piece: PolicyRule, owned: Sequence[PolicyRule]) -> bool:
 
 
 def _covers(rule: PolicyRule, piece: PolicyRule) -> bool:
-    """Whether the rule allows all that the piece allows; a piece has one value in each place."""
+    """Return whether the rule allows all that the piece allows; a piece has one value in each position."""
     if not _is_within(piece.verbs, rule.verbs):
         return False
     if piece.paths:
@@ -189,11 +189,11 @@ def _is_path_within(wanted: str, owned: str) -> bool:
     return wanted == owned
 
 
-# --- the words of a refusal ---
+# --- refusals ---
 
 
 def format_refusal(user: RequestUser, attributes: AccessAttributes) -> str:
-    """Why not, in the words Kubernetes clients know."""
+    """Explain a refusal, as Kubernetes words it."""
     if not attributes.resource:
         return f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
     where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
@@ -202,7 +202,7 @@ def format_refusal(user: RequestUser, attributes: AccessAttributes) -> str:
 
 
 def build_missing_rule(attributes: AccessAttributes) -> Mapping[str, Any]:
-    """The smallest rule that would allow it."""
+    """Build the smallest rule that would allow the request."""
     if not attributes.resource:
         return {"nonResourceURLs": [attributes.path], "verbs": [attributes.verb]}
     return {
@@ -213,7 +213,7 @@ def build_missing_rule(attributes: AccessAttributes) -> Mapping[str, Any]:
 
 
 def parse_rule(text: str) -> PolicyRule:
-    """A rule from its short form."""
+    """Parse a rule in the short form."""
     verbs, _, what = text.partition(": ")
     what, _, names = what.partition("[")
     places = what.split()
@@ -229,7 +229,7 @@ def parse_rule(text: str) -> PolicyRule:
 
 
 def parse_resource(text: str) -> tuple[str, str]:
-    """`resourceclaims.resource.k8s.io/status` is the group and `resourceclaims/status`."""
+    """Parse `resourceclaims.resource.k8s.io/status` to the group and `resourceclaims/status`."""
     whole, slash, subresource = text.partition("/")
     resource, _, group = whole.partition(".")
     return group, f"{resource}/{subresource}" if slash else resource

@@ -1,12 +1,12 @@
-"""Roles and bindings: who may do what.
+"""RBAC: authorization by roles and bindings.
 
-Theory of operation: roles, cluster roles and their bindings are followed through the cache. Bindings are
-indexed by where they count (a namespace, or everywhere) and by whom they name, so a question looks only at
-roles that are bound to the user or one of the user's groups. A cluster role that is put together from others
-has the rules of all cluster roles its selectors find, worked out when first asked. Answers are remembered
-until anything among roles and bindings changes. What no rule allows is refused.
+Theory of operation: the authorizer follows roles, cluster roles and their bindings through the cache.
+Bindings are indexed by scope (a namespace, or the cluster) and by subject, so a decision looks only at roles
+that are bound to the user or one of the user's groups. An aggregated cluster role has the rules of all
+cluster roles its selectors match, computed on first use. Decisions are cached until any role or binding
+changes. What no rule allows is refused.
 
-Rules for this file: a role or binding that cannot be read allows nothing.
+A role or binding that cannot be parsed allows nothing.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from dray.values.cache_bounds import CacheBound
 from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
 GROUP = "rbac.authorization.k8s.io"
-DECISION_CACHE = CacheBound("answers about rights", 20_000, "the server")
+DECISION_CACHE = CacheBound("authorization decisions", 20_000, "the server")
 
 RbacSubject = tuple[str, str]
-"""`RequestUser` or `Group`, and the name; a service account is a user."""
+"""`User` or `Group`, and the name; a service account is a user."""
 
 
 ROLE, CLUSTER_ROLE = get_kind(GROUP, "Role"), get_kind(GROUP, "ClusterRole")
@@ -45,7 +45,7 @@ ROLE_BINDING, CLUSTER_ROLE_BINDING = get_kind(GROUP, "RoleBinding"), get_kind(GR
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """Yes or no, and why; `hint` is the part of a refusal that says what is missing."""
+    """Whether access is allowed, and why; `hint` is the part of a refusal that names what is missing."""
 
     allowed: bool
     reason: str
@@ -54,7 +54,7 @@ class AccessDecision:
 
 @dataclass(frozen=True, slots=True)
 class RoleRules:
-    """The rules of a role, or the selectors that find the cluster roles whose rules it has."""
+    """The rules of a role, or the selectors that match the cluster roles it aggregates."""
 
     rules: tuple[PolicyRule, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
@@ -62,7 +62,7 @@ class RoleRules:
 
 
 class RoleRef(NamedTuple):
-    """Which role a binding gives: a cluster role, or a role of the binding's namespace."""
+    """The role of a binding: a cluster role, or a role of the binding's namespace."""
 
     kind: str
     namespace: str
@@ -70,7 +70,7 @@ class RoleRef(NamedTuple):
 
 
 class RoleGrant(NamedTuple):
-    """Who has which role."""
+    """A binding: its subjects and its role."""
 
     kind: str
     name: str
@@ -79,7 +79,7 @@ class RoleGrant(NamedTuple):
 
 
 class RbacAuthorizer:
-    """Answers who may do what, from the roles and bindings there are."""
+    """Authorizes requests by roles and bindings."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._roles: dict[RoleRef, RoleRules] = {}
@@ -93,9 +93,9 @@ class RbacAuthorizer:
             cache.add_listener(kind, self._on_binding_change)
 
     def authorize(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
-        """Whether the user may do it, and why."""
+        """Decide whether the user may do it, with the reason."""
         verb, group, resource, subresource, namespace, name, path, _ = attributes
-        # Who may do it to all objects may do it to each: most answers do not depend on the name.
+        # The right to all objects includes each of them: most decisions do not depend on the name.
         answer = self._get_decision(
             user, AccessAttributes(verb, group, resource, subresource, namespace, "", path)
         )
@@ -113,7 +113,7 @@ class RbacAuthorizer:
         return answer
 
     def list_user_rules(self, user: RequestUser, namespace: str) -> list[PolicyRule]:
-        """Everything the user may do in a namespace and outside of all."""
+        """List the rules of the user in a namespace and in the cluster."""
         if MASTERS in user.groups:
             return list(MASTER_RULES)
         found: dict[PolicyRule, None] = {}
@@ -121,19 +121,19 @@ class RbacAuthorizer:
             del subject
             for rule in self.get_role_rules(binding.role):
                 if scope and rule.paths:
-                    continue  # paths are outside of all namespaces
+                    continue  # paths are cluster-scoped
                 found[rule] = None
         return list(found)
 
     def get_role_rules(self, ref: RoleRef) -> tuple[PolicyRule, ...]:
-        """The rules of a role, with those of roles it is put together from."""
+        """Return the rules of a role, with those it aggregates."""
         rules = self._resolved_rules.get(ref)
         if rules is None:
             rules = self._resolved_rules[ref] = tuple(dict.fromkeys(self._collect_rules(ref)))
         return rules
 
     def has_role(self, ref: RoleRef) -> bool:
-        """Whether there is such a role."""
+        """Return whether a role exists."""
         return ref in self._roles
 
     def _decide(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
@@ -172,9 +172,9 @@ class RbacAuthorizer:
                 yield from self._collect_rules(other, seen | {ref})
 
     def _on_role_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        held = new or old
-        assert held is not None
-        ref = RoleRef(held.kind.name, held.namespace, held.name)
+        stored = new or old
+        assert stored is not None
+        ref = RoleRef(stored.kind.name, stored.namespace, stored.name)
         if new is None:
             self._roles.pop(ref, None)
         else:
@@ -183,19 +183,19 @@ class RbacAuthorizer:
         self._decisions.clear()
 
     def _on_binding_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        held = new or old
-        assert held is not None
-        scope, before = self._grants_by_key.pop(held.key, (held.namespace, None))
+        stored = new or old
+        assert stored is not None
+        scope, before = self._grants_by_key.pop(stored.key, (stored.namespace, None))
         for subject in before.subjects if before else ():
-            granted = self._grants_by_subject.get((scope, subject), {})  # a subject may be named twice
-            granted.pop(held.key, None)
+            granted = self._grants_by_subject.get((scope, subject), {})  # a binding may name a subject twice
+            granted.pop(stored.key, None)
             if not granted:
                 self._grants_by_subject.pop((scope, subject), None)
         after = None if new is None else _read_or_default(read_binding, new, None)
         if after is not None:
-            self._grants_by_key[held.key] = (scope, after)
+            self._grants_by_key[stored.key] = (scope, after)
             for subject in after.subjects:
-                self._grants_by_subject.setdefault((scope, subject), {})[held.key] = after
+                self._grants_by_subject.setdefault((scope, subject), {})[stored.key] = after
         self._decisions.clear()
 
 
@@ -206,7 +206,7 @@ MASTER_RULES = (
 
 
 def build_forbidden(attributes: AccessAttributes, decision: AccessDecision) -> ApiStatusError:
-    """The answer to somebody who may not."""
+    """Build the 403 of a refusal."""
     if not attributes.resource:
         return ApiStatusError(403, "Forbidden", f"forbidden: {decision.reason}", {})
     resource = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
@@ -223,25 +223,25 @@ def _is_selected(selectors: Sequence[ParsedLabelSelector], part: RoleRules) -> b
     return any(selector.matches(labels) for selector in selectors)
 
 
-# --- as they are written ---
+# --- parsing ---
 
 
-def _read_or_default(reader: Callable[[StoredObject], Any], held: StoredObject, default: Any) -> Any:
+def _read_or_default(reader: Callable[[StoredObject], Any], stored: StoredObject, default: Any) -> Any:
     try:
-        return reader(held)
+        return reader(stored)
     except (ValueError, TypeError, AttributeError, KeyError):
         return default
 
 
-def read_role(held: StoredObject) -> RoleRules:
-    """A role of the store."""
-    document = held.document
+def read_role(stored: StoredObject) -> RoleRules:
+    """Parse a stored role."""
+    document = stored.document
     labels = tuple(sorted((document["metadata"].get("labels") or {}).items()))
     return RoleRules(read_rules(document.get("rules")), labels, read_selectors(document))
 
 
 def read_selectors(document: Any) -> tuple[ParsedLabelSelector, ...] | None:
-    """The selectors of a cluster role that is put together from others; a `ValueError` if they are none."""
+    """Parse the selectors of an aggregated cluster role; raises `ValueError`."""
     aggregation = document.get("aggregationRule")
     if not aggregation:
         return None
@@ -253,20 +253,20 @@ def read_selectors(document: Any) -> tuple[ParsedLabelSelector, ...] | None:
         raise ValueError(str(error)) from None
 
 
-def read_binding(held: StoredObject) -> RoleGrant:
-    """A binding of the store."""
-    document, namespace = held.document, held.namespace
+def read_binding(stored: StoredObject) -> RoleGrant:
+    """Parse a stored binding."""
+    document, namespace = stored.document, stored.namespace
     ref = read_role_ref(document, namespace)
-    return RoleGrant(held.kind.name, held.name, ref, read_subjects(document, namespace))
+    return RoleGrant(stored.kind.name, stored.name, ref, read_subjects(document, namespace))
 
 
 def read_subjects(document: Any, namespace: str) -> tuple[RbacSubject, ...]:
-    """Whom a binding names; a `ValueError` or `KeyError` if they are none."""
+    """Parse the subjects of a binding; raises `ValueError` or `KeyError`."""
     return tuple(_parse_subject(subject, namespace) for subject in document.get("subjects") or ())
 
 
 def read_role_ref(document: Any, namespace: str) -> RoleRef:
-    """The role a binding gives; a `ValueError` if it names none."""
+    """Parse the role of a binding; raises `ValueError`."""
     ref = document.get("roleRef") or {}
     kind, name = ref.get("kind"), ref.get("name")
     if (

@@ -1,7 +1,7 @@
-"""Reviews: questions about identities and rights that clients put as objects, answered and never stored.
+"""Access and token reviews: questions about users and rights, answered and never stored.
 
-Each answer is the document that was sent with its `status` filled in. A question that makes no sense is a 400
-or 422; a question that is answered with no is a 201 like any other.
+Each answer is the document that was sent with its `status` filled in. A malformed review is a 400 or 422; a
+review whose answer is no is a 201 like any other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Document = Mapping[str, Any]
 
 
 class _SpecView(msgspec.Struct, frozen=True, rename="camel"):
-    """How questions are read: the names of Kubernetes, absence is the default."""
+    """Specs of reviews, with the field names of Kubernetes; absent fields have their defaults."""
 
 
 class _ResourceAttributes(_SpecView, frozen=True):
@@ -68,11 +68,11 @@ class AccessReviews:
     account_tokens: ServiceAccountTokens | None = None
 
     def review_self_subject_access(self, user: RequestUser, document: Document) -> dict[str, Any]:
-        """SelfSubjectAccessReview: may I?"""
+        """SelfSubjectAccessReview: may the caller do this?"""
         return self._answer_access_review(document, user, _read_spec(document, _AccessSpec))
 
     def review_subject_access(self, document: Document) -> dict[str, Any]:
-        """SubjectAccessReview: may they?"""
+        """SubjectAccessReview: may this user do this?"""
         spec = _read_spec(document, _AccessSpec)
         if not spec.user and not spec.groups:
             raise _build_invalid(
@@ -82,16 +82,16 @@ class AccessReviews:
         return self._answer_access_review(document, user, spec)
 
     def review_local_subject_access(self, namespace: str, document: Document) -> dict[str, Any]:
-        """LocalSubjectAccessReview: may they, in this namespace?"""
+        """LocalSubjectAccessReview: may this user do this in this namespace?"""
         spec = _read_spec(document, _AccessSpec)
-        asked = spec.resource_attributes
-        if asked is None or asked.namespace != namespace:
+        attributes = spec.resource_attributes
+        if attributes is None or attributes.namespace != namespace:
             what = f'must be the namespace of the review, "{namespace}"'
             raise _build_invalid("LocalSubjectAccessReview", "spec.resourceAttributes.namespace", what)
         return self.review_subject_access(document)
 
     def review_self_subject_rules(self, user: RequestUser, document: Document) -> dict[str, Any]:
-        """SelfSubjectRulesReview: what may I do in this namespace?"""
+        """SelfSubjectRulesReview: what may the caller do in this namespace?"""
         namespace = _read_spec(document, _RulesSpec).namespace
         if not namespace:
             raise new_bad_request("no namespace on request; set `spec.namespace`")
@@ -108,11 +108,11 @@ class AccessReviews:
         return {**document, "status": status}
 
     def review_self_subject(self, user: RequestUser, document: Document) -> dict[str, Any]:
-        """SelfSubjectReview: who am I?"""
-        return {**document, "status": {"userInfo": build_user_document(user)}}
+        """SelfSubjectReview: who is the caller?"""
+        return {**document, "status": {"userInfo": user.to_document()}}
 
     def review_token(self, document: Document) -> dict[str, Any]:
-        """TokenReview: whose token is this? The token itself is not sent back."""
+        """TokenReview: whose token is this? The token itself is not returned."""
         spec = _read_spec(document, _TokenSpec)
         kept = {name: value for name, value in document.items() if name not in ("spec", "status")}
         kept["spec"] = {"audiences": list(spec.audiences)} if spec.audiences else {}
@@ -122,7 +122,7 @@ class AccessReviews:
         if found is None:
             return kept | {"status": {"authenticated": False, "error": "the token is not good here and now"}}
         user, audiences = found
-        status = {"authenticated": True, "user": build_user_document(add_authenticated_group(user))}
+        status = {"authenticated": True, "user": add_authenticated_group(user).to_document()}
         return kept | {"status": status | ({"audiences": list(audiences)} if audiences else {})}
 
     def _find_token_user(self, spec: _TokenSpec) -> tuple[RequestUser, tuple[str, ...]] | None:
@@ -130,7 +130,7 @@ class AccessReviews:
             verified = self.account_tokens.verify(spec.token, spec.audiences)
             if verified is not None:
                 return verified.user, verified.audiences
-        # Tokens of the file are for this server and for nobody else.
+        # Tokens of the file are for this server alone.
         user = None if spec.audiences else self.authenticator.authenticate_token(spec.token)
         return None if user is None else (user, ())
 
@@ -152,17 +152,6 @@ def _read_attributes(kind: str, spec: _AccessSpec) -> AccessAttributes:
         return AccessAttributes(path.verb, path=path.path)
     assert on is not None
     return AccessAttributes(on.verb, on.group, on.resource, on.subresource, on.namespace, on.name)
-
-
-def build_user_document(user: RequestUser) -> dict[str, Any]:
-    """A user, as reviews and the audit log write it."""
-    fields: dict[str, Any] = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(values) for key, values in user.extra.items()},
-    }
-    return {field: value for field, value in fields.items() if value}
 
 
 _T = TypeVar("_T")

@@ -1,10 +1,10 @@
-"""What may be written into a claim, and by whom: allocation, device status, admin access, finalizers.
+"""Claim restriction: who may write the allocation, device status, admin access and finalizers of a claim.
 
-Theory of operation: the right to write a claim's status is split, as Kubernetes splits it. Who got the claim
-(`allocation`, `reservedFor`) is written by who may write `resourceclaims/binding`; how the devices are
-(`devices`) by who speaks for each driver whose entries change, on the node the claim is allocated to. These
-are asked beside the right to write `resourceclaims/status`. What vanishes together with its allocation needs
-no word of the driver.
+Theory of operation: the right to write a claim's status is split, as in Kubernetes. `allocation` and
+`reservedFor` require the right to write `resourceclaims/binding`; an entry of `devices` requires the right to
+act for its driver on the node the claim is allocated to. Both come on top of the right to write
+`resourceclaims/status`. Entries that vanish together with their allocation require no right to act for the
+driver.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ClaimStatusRule:
             self._authorizer.require(change.request.user, _build_binding_attributes(change))
         drivers = find_changed_drivers(new, old)
         if drivers:
-            # What counts is where the claim was when the driver looked, not where this very write puts it.
+            # What counts is the allocation that the driver has seen, not the one of this very write.
             nodes = self._find_claim_nodes(old if change.operation != CREATE else new, change.namespace)
             for driver in drivers:
                 self._check_driver(change, driver, nodes)
@@ -101,7 +101,9 @@ class ClaimStatusRule:
         raise new_forbidden(change.kind, change.name, why)
 
     def _find_claim_nodes(self, claim: ResourceClaim, namespace: str) -> frozenset[str]:
-        """The node an allocation is tied to; for devices that many nodes reach, where its pods are."""
+        """Return the node an allocation is tied to; for devices that many nodes
+        reach, the nodes of its pods.
+        """
         allocation = claim.status.allocation
         selector = None if allocation is None else allocation.node_selector
         if selector is not None and selector.only_node:
@@ -110,21 +112,21 @@ class ClaimStatusRule:
         return frozenset(node for node in found if node)
 
     def _find_pod_node(self, namespace: str, name: str, uid: str) -> str | None:
-        held = self._cache.get(_POD, namespace, name)
-        if held is None or held.metadata.uid != uid:
+        stored = self._cache.get(_POD, namespace, name)
+        if stored is None or stored.metadata.uid != uid:
             return None
-        node: str | None = (held.document.get("spec") or {}).get("nodeName")
+        node: str | None = (stored.document.get("spec") or {}).get("nodeName")
         return node
 
     def _check_classic_claim(self, change: ObjectChange) -> None:
-        """A driver's controller writes its part of the negotiation, and only in claims of its own driver."""
+        """Check the status of a classic claim: a controller writes its part, and only for its own driver."""
         user, new, old = change.request.user, change.view.status, getattr(change.old_view, "status", None)
         bound = self._driver_authorizer.find_driver_binding(user).drivers
         if bound is None or new == old:
             return
         for status in (new, old):
             if status is not None and status.driver_name and status.driver_name not in bound:
-                why = f'User "{user.name}" does not speak for driver "{status.driver_name}"'
+                why = f'User "{user.name}" may not act for driver "{status.driver_name}"'
                 raise new_forbidden(change.kind, change.name, why)
         if old is None:
             self._authorizer.require(user, _build_binding_attributes(change))
@@ -137,7 +139,9 @@ class ClaimStatusRule:
 
 
 def find_changed_drivers(new: ResourceClaim, old: ResourceClaim) -> list[str]:
-    """The drivers whose entries in `status.devices` differ, but for entries that go with their allocation."""
+    """Return the drivers whose entries in `status.devices` differ, except entries that go with their
+    allocation.
+    """
     before, after = _index_device_statuses(old.status.devices), _index_device_statuses(new.status.devices)
     allocation = new.status.allocation
     results = () if allocation is None else allocation.devices.results
@@ -160,7 +164,7 @@ def _index_device_statuses(
 
 
 class AdminAccessRule:
-    """Admin access to devices is only for namespaces that an administrator has labelled for it."""
+    """Allows admin access to devices only in namespaces that an administrator has labelled for it."""
 
     kinds: Final = (CLAIM, TEMPLATE)
 
@@ -183,7 +187,7 @@ class AdminAccessRule:
 
 
 def _find_new_admin_access(change: ObjectChange) -> Iterator[FieldPath]:
-    """Where a change asks for admin access that was not there before."""
+    """List where a change requests admin access that was not there before."""
     if change.pending is None:
         return
     if change.kind is CLAIM:
@@ -201,7 +205,7 @@ SYSTEM_FINALIZERS = frozenset({"resource.kubernetes.io/delete-protection"})
 
 
 class ClaimFinalizerRule:
-    """Finalizers by which the system keeps a claim in use from vanishing are written by the system alone."""
+    """Reserves the finalizers that protect a claim in use for the system."""
 
     kinds: Final = (CLAIM, CLASSIC_CLAIM)
 
@@ -209,7 +213,7 @@ class ClaimFinalizerRule:
         self._authorizer = authorizer
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        # A claim that vanishes with a finalizer on it vanishes because that finalizer was just taken away.
+        # A claim that vanishes with a finalizer on it vanishes because that finalizer was just removed.
         touched = SYSTEM_FINALIZERS & (_read_finalizers(change.old_view) ^ _read_finalizers(change.view))
         if touched and not self._authorizer.allows(change.request.user, _build_binding_attributes(change)):
             why = (

@@ -1,12 +1,12 @@
-"""Which driver somebody speaks for, and on which node; and what follows for slices.
+"""Driver restriction: which drivers a user may act for, on which nodes, and which slices it may write.
 
-Theory of operation: to publish devices of a driver, or to tell how they are, one must speak for that driver.
-An identity is bound to drivers by the annotation `dray.dev/driver` of its service account (or a label of that
-name), or by groups `dray:driver:NAME` in its certificate or token; it then speaks for these and for no other,
-whatever its roles say. An identity that is not bound speaks for the drivers that its roles name, as
-Kubernetes has it: by the verbs `associated-node:update` or `arbitrary-node:update` on
-`resourceclaims/driver`. The node comes from the token, which is bound to a pod there, or from a group
-`dray:on-node:NAME`. Who has a node reaches only that node.
+Theory of operation: publishing devices of a driver, or their status, requires the right to act for that
+driver. A user is bound to drivers by the annotation `dray.dev/driver` of its service account (or a label of
+that name), or by groups `dray:driver:NAME` in its certificate or token; it may then act for these and for no
+other, whatever its roles say. A user that is not bound may act for the drivers that its roles name, as in
+Kubernetes: by the verbs `associated-node:update` or `arbitrary-node:update` on `resourceclaims/driver`. The
+node comes from the token, which is bound to a pod there, or from a group `dray:on-node:NAME`. A user with a
+node is restricted to that node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dray.server.http.requests import MASTERS, RequestUser
 from dray.server.watch.cache import WatchCache
 
 DRIVER_ANNOTATION = "dray.dev/driver"
-"""The annotation of a service account that says whose driver it is; several names are separated by commas."""
+"""The annotation that binds a service account to drivers; several names are separated by commas."""
 
 DRIVER_GROUP, NODE_GROUP = "dray:driver:", "dray:on-node:"
 
@@ -36,7 +36,7 @@ _ACCOUNT = get_kind("", "ServiceAccount")
 
 @dataclass(frozen=True, slots=True)
 class DriverBinding:
-    """The drivers an identity is bound to (None: not bound) and the node it is on."""
+    """The drivers a user is bound to (None: not bound) and the node it is on."""
 
     drivers: frozenset[str] | None
     node: str | None
@@ -44,7 +44,7 @@ class DriverBinding:
 
 @dataclass(frozen=True, slots=True)
 class DriverScope:
-    """On which nodes somebody speaks for a driver: all, one, or none."""
+    """The nodes on which a user may act for a driver: all, one, or none."""
 
     all_nodes: bool = False
     node: str | None = None
@@ -57,26 +57,26 @@ NO_SCOPE = DriverScope()
 
 
 class DriverAuthorizer:
-    """Knows who speaks for which driver."""
+    """Decides who may act for which driver."""
 
     def __init__(self, cache: WatchCache, authorizer: UnionAuthorizer) -> None:
         self._cache = cache
         self._authorizer = authorizer
 
     def find_driver_binding(self, user: RequestUser) -> DriverBinding:
-        """What an identity is bound to."""
+        """Return what a user is bound to."""
         named = {group.removeprefix(DRIVER_GROUP) for group in user.groups if group.startswith(DRIVER_GROUP)}
         named |= self._read_account_drivers(user)
         nodes = [
             *user.extra.get(NODE_NAME_EXTRA, ()),
             *(group.removeprefix(NODE_GROUP) for group in user.groups if group.startswith(NODE_GROUP)),
         ]
-        # Somebody who claims to be in two places is in none.
+        # A user with two nodes has none.
         node = nodes[0] if len(set(nodes)) == 1 else None
         return DriverBinding(frozenset(named) or None, node)
 
     def resolve_scope(self, user: RequestUser, driver: str, verb: str, namespace: str = "") -> DriverScope:
-        """Where the user speaks for a driver."""
+        """Return where the user may act for a driver."""
         if MASTERS in user.groups:
             return DriverScope(all_nodes=True)
         bound = self.find_driver_binding(user)
@@ -99,20 +99,22 @@ class DriverAuthorizer:
         if not user.name.startswith(SERVICE_ACCOUNT_PREFIX):
             return set()
         namespace, _, name = user.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
-        held = self._cache.get(_ACCOUNT, namespace, name)
-        if held is None:
+        stored = self._cache.get(_ACCOUNT, namespace, name)
+        if stored is None:
             return set()
-        return read_driver_names({"annotations": held.metadata.annotations, "labels": held.metadata.labels})
+        return read_driver_names(
+            {"annotations": stored.metadata.annotations, "labels": stored.metadata.labels}
+        )
 
 
 def read_driver_names(metadata: Mapping[str, Mapping[str, str] | None]) -> set[str]:
-    """The drivers that a service account is bound to."""
+    """Return the drivers that a service account is bound to."""
     written = [(metadata.get(part) or {}).get(DRIVER_ANNOTATION, "") for part in ("annotations", "labels")]
     return {name.strip() for text in written for name in text.split(",") if name.strip()}
 
 
 class SliceWriteRule:
-    """Only who speaks for a driver publishes its slices, and only on the nodes where they do."""
+    """Restricts the slices of a driver to users who may act for it, on their nodes."""
 
     kinds: Final = (SLICE,)
 
@@ -125,7 +127,7 @@ class SliceWriteRule:
             return ADMITTED
         bound = self._driver_authorizer.find_driver_binding(user)
         if bound.drivers is None and change.operation == DELETE:
-            return ADMITTED  # whoever tidies up speaks for no driver
+            return ADMITTED  # deleting leftovers requires no driver
         for view in (change.old_view, change.view):
             if view is not None:
                 self._check_scope(change, view.spec.driver, view.spec.node_name, bound)
@@ -140,7 +142,7 @@ class SliceWriteRule:
             raise new_forbidden(
                 change.kind,
                 change.name,
-                f'User "{user.name}" speaks for driver {names} and not for "{driver}"',
+                f'User "{user.name}" may act for driver {names} and not for "{driver}"',
             )
         if binding.drivers is not None and binding.node is None:
             return  # a driver that serves the whole cluster
@@ -152,7 +154,7 @@ class SliceWriteRule:
             why = f'User "{user.name}" is on node "{reach.node}" and can only write slices of that node'
         else:
             why = (
-                f'User "{user.name}" does not speak for driver "{driver}"; annotate its service account with '
+                f'User "{user.name}" may not act for driver "{driver}"; annotate its service account with '
                 f"`{DRIVER_ANNOTATION}: {driver}`, or "
                 f'grant it "arbitrary-node:{verb}" on "resourceclaims/driver"'
             )
@@ -160,7 +162,7 @@ class SliceWriteRule:
 
 
 class DriverBindingRule:
-    """Who says that a service account speaks for a driver must be allowed to bind that driver."""
+    """Requires the right to bind a driver from users who bind it to a service account."""
 
     kinds: Final = (_ACCOUNT,)
 
@@ -172,8 +174,8 @@ class DriverBindingRule:
             return ADMITTED
         before = (change.old_document or {}).get("metadata", {})
         for driver in sorted(read_driver_names(change.document["metadata"]) ^ read_driver_names(before)):
-            asked = AccessAttributes("bind", "dray.dev", "drivers", name=driver)
-            if not self._authorizer.allows(change.request.user, asked):
+            attributes = AccessAttributes("bind", "dray.dev", "drivers", name=driver)
+            if not self._authorizer.allows(change.request.user, attributes):
                 why = (
                     f'User "{change.request.user.name}" cannot bind the driver "{driver}" to a service '
                     'account; that needs the verb "bind" on "drivers" in API group "dray.dev"'

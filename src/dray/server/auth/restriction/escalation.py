@@ -1,9 +1,9 @@
-"""Nobody gives away rights they do not have.
+"""Prevention of privilege escalation: nobody grants rights they do not have.
 
-Theory of operation: who writes a role must have every right in it, and who writes a binding every right of
-the role it gives; unless they have the verb `escalate` on the role, or `bind` on the role that is given. A
-role that is put together from others can come to hold anything, so it takes all rights to make one. Roles and
-bindings that could not be read later are refused now.
+Theory of operation: writing a role requires every right in it, and writing a binding every right of its role;
+unless the user has the verb `escalate` on the role, or `bind` on the role of the binding. An aggregated role
+can come to contain anything, so it requires all rights. Roles and bindings that could not be parsed later are
+refused now.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_SHOWN = 5
 
 
 class EscalationRule:
-    """Judges roles and bindings."""
+    """Checks writes of roles and bindings."""
 
     kinds: Final = tuple(kind for kind in KINDS if kind.group == GROUP)
 
@@ -64,10 +64,12 @@ class EscalationRule:
             and change.operation == UPDATE
             and _read_labels(document) != _read_labels(old)
         ):
-            # Labels put cluster roles together: they pass on all that the role allows.
+            # Labels aggregate cluster roles: they pass on all that the role allows.
             wanted += self._authorizer.rbac.get_role_rules(RoleRef(CLUSTER_ROLE.name, "", change.name))
-        asked = AccessAttributes("escalate", GROUP, change.kind.plural, "", change.namespace, change.name)
-        self._check_escalation(change, wanted, asked)
+        attributes = AccessAttributes(
+            "escalate", GROUP, change.kind.plural, "", change.namespace, change.name
+        )
+        self._check_escalation(change, wanted, attributes)
 
     def _check_binding(self, change: ObjectChange, document: Any) -> None:
         old = change.old_document or {}
@@ -79,11 +81,11 @@ class EscalationRule:
         if document.get("subjects") == old.get("subjects") and change.operation == UPDATE:
             return
         plural = CLUSTER_ROLE.plural if ref.kind == CLUSTER_ROLE.name else ROLE.plural
-        asked = AccessAttributes("bind", GROUP, plural, "", change.namespace, ref.name)
-        # A role that is not there yet may come to hold anything.
+        attributes = AccessAttributes("bind", GROUP, plural, "", change.namespace, ref.name)
+        # A role that does not exist yet may come to contain anything.
         known = self._authorizer.rbac.has_role(ref)
         self._check_escalation(
-            change, self._authorizer.rbac.get_role_rules(ref) if known else MASTER_RULES, asked
+            change, self._authorizer.rbac.get_role_rules(ref) if known else MASTER_RULES, attributes
         )
 
     def _check_escalation(self, change: ObjectChange, wanted: Any, attributes: AccessAttributes) -> None:

@@ -1,10 +1,10 @@
-"""What a node may write: its own objects, and nothing in them that would show it the secrets of others.
+"""Node restriction: a node writes its own objects, without references that would expose the secrets of
+others.
 
 Theory of operation: what a node can read follows from what the pods on it refer to. So a node that could
-write such references could read anything. It may therefore create only pods that mirror what it runs by
-itself, bound to itself and without any reference; and it may never set which claims belong to a pod, neither
-when the pod is created nor with its status (CVE-2025-4563). Everything else it writes must say that it is the
-node's own, before and after.
+write such references could read anything. It may therefore create only mirror pods, bound to itself and
+without any reference; and it may never set the claims of a pod, neither when the pod is created nor with its
+status (CVE-2025-4563). Everything else it writes must name the node, before and after.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dray.server.auth.authz.node_pod_graph import (
 from dray.server.http.errors import new_forbidden
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-"""The annotation of a pod that shows what a node runs by itself."""
+"""The annotation of mirror pods, which show what a node runs by itself."""
 
 _RESERVED_DOMAIN = "node-restriction.kubernetes.io"
 _GUARDED_DOMAINS = ("kubernetes.io", "k8s.io")
@@ -57,7 +57,7 @@ Violations = Iterator[str]
 
 
 def _get_path(document: Mapping[str, Any] | None, *steps: str) -> Any:
-    """A part of a document; None where there is none."""
+    """Return a part of a document; None where there is none."""
     part: Any = document
     for step in steps:
         part = part.get(step) if isinstance(part, Mapping) else None
@@ -73,7 +73,7 @@ def _check_pod(change: ObjectChange, node: str) -> Violations:
         return
     if read_node_name(change.old_document or {}) != node:
         yield f'node "{node}" can only {change.operation} pods bound to itself'
-    # A delete that leaves a pod its time of grace is a change of the pod, made by the server.
+    # A delete with a grace period is a change of the pod, made by the server.
     if change.operation == UPDATE and change.request.call.verb != "delete":
         yield from _check_pod_update(change, node)
 
@@ -140,7 +140,9 @@ def _find_changed_keys(old: Mapping[str, str] | None, new: Mapping[str, str] | N
 
 
 def _is_own_label(label: str) -> bool:
-    """Labels of Kubernetes steer where pods go; a node sets only those that say what it is."""
+    """Return whether a node may set a label: labels of Kubernetes steer scheduling, except those on what a
+    node is.
+    """
     domain = label.partition("/")[0] if "/" in label else ""
     if domain == _RESERVED_DOMAIN or domain.endswith("." + _RESERVED_DOMAIN):
         return False
@@ -153,7 +155,7 @@ def _is_in_domain(domain: str, parents: tuple[str, ...]) -> bool:
     return any(domain == parent or domain.endswith("." + parent) for parent in parents)
 
 
-# --- what names its node ---
+# --- objects that name their node ---
 
 
 def _check_node_name(change: ObjectChange, node: str) -> Violations:
@@ -194,7 +196,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[ObjectChange, str], Violations]] = {
     (CLASSIC, "ResourceClaim"): _refuse_write,
     (CLASSIC, "ResourceClass"): _refuse_write,
 }
-"""Kinds where a node is confined, whatever roles it was given besides."""
+"""Kinds in which a node is restricted, whatever roles it has."""
 
 
 class NodeRestrictionRule:
@@ -213,11 +215,11 @@ class NodeRestrictionRule:
 
 
 class PreparationWriteRule:
-    """A node prepares what its pods ask for.
+    """Restricts the preparations of a node to claims of its pods.
 
-    Who prepares a claim keeps its devices from everybody else, and is told when there is no such claim; so a
-    node says so only of claims that it may see. What it has in its hands after a restore it may say of any:
-    the pod may be gone with the claim, and the ledger judges and answers without looking at either.
+    A preparation keeps the devices of a claim from everybody else, and its refusal discloses whether the
+    claim exists; so a node may report only claims that it may see. After a restore it may report any claim it
+    still has prepared: the pod may be gone with the claim, and the ledger decides without looking at either.
     """
 
     kinds: Final = (PREPARATION,)

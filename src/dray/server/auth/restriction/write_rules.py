@@ -1,4 +1,4 @@
-"""All rules about who may write what into objects, in the order in which they are asked."""
+"""The rules on who may write what into objects, in their order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dray.server.watch.cache import WatchCache
 
 
 class CreateOnUpdateRule:
-    """Who makes an object by an update or a patch needs the right to create it, too."""
+    """Requires the right to create from users who create an object by an update or a patch."""
 
     kinds: Final = KINDS
 
@@ -34,13 +34,15 @@ class CreateOnUpdateRule:
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.operation == CREATE and change.request.call.verb != CREATE:
             kind = change.kind
-            asked = AccessAttributes("create", kind.group, kind.plural, "", change.namespace, change.name)
-            self._authorizer.require(change.request.user, asked)
+            attributes = AccessAttributes(
+                "create", kind.group, kind.plural, "", change.namespace, change.name
+            )
+            self._authorizer.require(change.request.user, attributes)
         return ADMITTED
 
 
 def build_write_rules(cache: WatchCache, authorizer: UnionAuthorizer) -> tuple[AdmissionRule, ...]:
-    """The rules, for a server that follows `cache` and asks `authorizer`."""
+    """Build the rules for a server with this cache and authorizer."""
     drivers = DriverAuthorizer(cache, authorizer)
     return (
         CreateOnUpdateRule(authorizer),

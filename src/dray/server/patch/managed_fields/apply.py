@@ -1,10 +1,10 @@
-"""An applied configuration and the object it meets: laid over it, and taken out again.
+"""Merging of an applied configuration into an object, and removal of fields.
 
 Theory of operation: `merge_configuration` merges a configuration into an object along the structure: maps
-entry by entry, lists with keys item by item, everything owned as one is replaced. Items keep the order of the
-configuration, and items only the object has stay between the neighbours they had. `remove_fields` removes
-fields from an object. `add_parents` adds to a set the named fields above its members: whoever owns a field
-also holds the fields it stands in, so that these go when nobody needs them any more.
+entry by entry, lists with keys item by item, atomic values as a whole. Items keep the order of the
+configuration, and items that only the object has stay between their neighbours. `remove_fields` removes
+fields from an object. `add_parents` adds the named fields above the members of a set: the owner of a field
+also owns the fields that contain it, so that these are removed when nobody needs them any more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 def check_list_items(structure: Structure, configuration: Any, path: str = "") -> None:
-    """Refuse a configuration whose list items cannot be told apart."""
+    """Refuse a configuration whose list items cannot be distinguished."""
     if structure.atomic:
         return
     if isinstance(configuration, dict):
@@ -34,7 +34,7 @@ def check_list_items(structure: Structure, configuration: Any, path: str = "") -
             step = build_element(structure, item)
             if step is None:
                 keys = ", ".join(f"`{key}`" for key in structure.map_keys) or "plain values"
-                raise build_malformed(f"{path}[{position}]: items of this list are told apart by {keys}")
+                raise build_malformed(f"{path}[{position}]: items of this list are identified by {keys}")
             if step in seen:
                 raise build_malformed(f"{path}: duplicate entries for key {format_element(step)}")
             seen.add(step)
@@ -42,7 +42,7 @@ def check_list_items(structure: Structure, configuration: Any, path: str = "") -
 
 
 def merge_configuration(structure: Structure, live: Any, configuration: Any) -> Any:
-    """The object with the configuration in it; `null` in a configuration says nothing."""
+    """Merge a configuration into an object; `null` in a configuration has no meaning."""
     if structure.atomic:
         return configuration
     if isinstance(configuration, dict):
@@ -70,7 +70,9 @@ def _merge_list(structure: Structure, live: Document, configuration: list[Any]) 
 
 
 def _interleave_elements(live: list[str], wanted: list[str]) -> Iterator[str]:
-    """All steps: the wanted ones in their order, the others before the neighbour that followed them."""
+    """Interleave elements: the wanted ones in their order, the others before the neighbour that followed
+    them.
+    """
     chosen, there = set(wanted), set(live)
     shared = [step for step in wanted if step in there]
     position = following = 0
@@ -87,7 +89,7 @@ def _interleave_elements(live: list[str], wanted: list[str]) -> Iterator[str]:
 
 
 def remove_fields(structure: Structure, value: Any, fields: FieldTree) -> Any:
-    """The value without these fields; what stands below a field goes with it."""
+    """Remove fields from a value, with everything below them."""
     if isinstance(value, dict):
         rest = {}
         for name, item in value.items():
@@ -111,7 +113,7 @@ def remove_fields(structure: Structure, value: Any, fields: FieldTree) -> Any:
 
 
 def add_parents(structure: Structure, fields: FieldTree) -> FieldTree:
-    """The set, and every named field above its members; list items and entries of maps as they are."""
+    """Add every named field above the members of a set; list items and entries of maps are not added."""
     named = structure.items is None or bool(structure.fields)
     tree: FieldTree = {}
     for step, below in fields.items():

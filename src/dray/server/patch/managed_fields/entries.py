@@ -1,8 +1,8 @@
-"""The entries of `metadata.managedFields`: who wrote, how, when, through which door, and which fields.
+"""Entries of `metadata.managedFields`: manager, operation, time, subresource and fields.
 
-Theory of operation: an entry is told from others by its writer, operation, version and subresource; for an
-apply the version does not count. Entries stand in the order of operation, time and name. At most ten writers
-that update are told apart: beyond that the oldest are joined as `ancient-changes`.
+Theory of operation: manager, operation, version and subresource identify an entry; for an apply the version
+does not count. Entries are ordered by operation, time and name. At most ten managers with updates are
+distinguished: beyond that the oldest are joined as `ancient-changes`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANCIENT_CHANGES: Final = "ancient-changes"
 
 
 class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
-    """One writer and the fields it owns."""
+    """One manager and the fields it owns."""
 
     manager: str
     operation: str
@@ -33,14 +33,14 @@ class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
     time: str = ""
     subresource: str = ""
     source: Document | None = None
-    """The document this was read from, while nothing has changed."""
+    """The document this was parsed from, while nothing has changed."""
 
     def replace_fields(self, fields: FieldTree) -> ManagedFieldsEntry:
-        """The same writer with other fields; the same entry when they are the same."""
+        """Return the same manager with other fields; the same entry when they are equal."""
         return self if fields is self.fields else replace(self, fields=fields, source=None)
 
     def belongs_to(self, manager: str, operation: str, api_version: str, subresource: str) -> bool:
-        """Whether this is the entry of a writer."""
+        """Return whether this is the entry of a manager."""
         return (
             self.manager == manager
             and self.operation == operation
@@ -50,14 +50,14 @@ class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def owner(self) -> str:
-        """The writer as conflicts name it."""
+        """The manager, as conflicts name it."""
         text = f'"{self.manager}"'
         if self.subresource:
             text = f'{text} with subresource "{self.subresource}"'
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
     def to_document(self) -> Document:
-        """The entry as it stands in an object."""
+        """Return the entry as an object has it."""
         if self.source is not None:
             return self.source
         document: Document = {"manager": self.manager, "operation": self.operation}
@@ -72,12 +72,12 @@ class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
 
 
 def read_stored_entries(documents: Sequence[Document]) -> list[ManagedFieldsEntry]:
-    """The entries of an object we stored: their field sets are in our spelling already."""
+    """Parse the entries of a stored object, whose field sets are canonical."""
     return [_build_entry(document, document.get("fieldsV1") or {}) for document in documents]
 
 
 def parse_sent_entries(documents: Any) -> list[ManagedFieldsEntry] | None:
-    """The entries somebody sent; None when they cannot be read."""
+    """Parse the entries that a client sent; None when they are malformed."""
     if not isinstance(documents, list):
         return None
     entries: list[ManagedFieldsEntry] = []
@@ -96,7 +96,7 @@ def parse_sent_entries(documents: Any) -> list[ManagedFieldsEntry] | None:
 
 
 def serialize_entries(entries: Iterable[ManagedFieldsEntry]) -> list[Document]:
-    """The entries as they stand in an object: without empty ones, in order."""
+    """Serialize the entries that are not empty, in order."""
     standing = [entry for entry in entries if entry.fields]
     if len(standing) > 1:
         standing.sort(key=_get_sort_key)
@@ -104,7 +104,7 @@ def serialize_entries(entries: Iterable[ManagedFieldsEntry]) -> list[Document]:
 
 
 def cap_update_entries(entries: list[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
-    """At most ten entries of updates: the oldest are joined, version by version."""
+    """Limit the entries of updates to ten: the oldest are joined, version by version."""
     if len(entries) <= MAX_UPDATE_ENTRIES:
         return entries
     updaters = sorted((entry for entry in entries if entry.operation == UPDATE), key=_get_sort_key)

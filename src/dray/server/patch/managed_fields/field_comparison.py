@@ -1,12 +1,12 @@
-"""Which fields of an object are there, and which differ between two objects.
+"""Comparison of documents by field: which fields exist, and which differ.
 
-Theory of operation: both questions walk the object along its `Structure` and stop at whatever is owned as
-one: plain values, atomic maps and lists. Parts that are equal are skipped without looking inside, so a write
-costs what it changes. Two sets come out of a comparison: what is new or different, and what is gone. A map or
-list that was not there before is itself a member, with everything in it, unless it is always there. Of what
-is gone only the topmost place is named.
+Theory of operation: both walk the object along its `Structure` and stop at whatever is owned as one: plain
+values, atomic maps and lists. Equal parts are skipped without looking inside, so a write costs what it
+changes. A comparison gives two sets: what is new or different, and what is gone. A map or list that was
+absent before is itself a member, with everything in it, unless it is always present. Of what is gone only the
+topmost field is named.
 
-Rules for this file: no managers, no entries; only objects and trees of fields.
+This module knows objects and trees of fields, but no managers and no entries.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MISSING: Final = object()
 
 
 class FieldChanges(NamedTuple):
-    """How an object differs from what it was."""
+    """The differences between two states of an object."""
 
     changed: FieldTree
     """Fields that are new or have another value."""
     removed: FieldTree
-    """Places that are gone, with everything below them."""
+    """Fields that are gone, with everything below them."""
 
 
 def collect_fields(structure: Structure, document: Mapping[str, Any]) -> FieldTree:
-    """The fields an applied configuration speaks of: its leaves and the items of its lists."""
+    """Collect the fields of an applied configuration: its leaves and the items of its lists."""
     tree: FieldTree = {}
     for name, value in document.items():
         if value is not None:
@@ -40,7 +40,7 @@ def collect_fields(structure: Structure, document: Mapping[str, Any]) -> FieldTr
 
 
 def compare_documents(structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any]) -> FieldChanges:
-    """How an object differs from what it was."""
+    """Compare two states of an object."""
     changed: FieldTree = {}
     removed: FieldTree = {}
     _compare_maps(structure, old, new, (changed, removed))
@@ -74,7 +74,7 @@ def _collect_item_fields(structure: Structure, item: Any) -> FieldTree:
 
 
 def _collect_new_fields(structure: Structure, value: Any) -> FieldTree:
-    """Everything in a value that is there now and was not before, itself included."""
+    """Collect everything in a value that was absent before, itself included."""
     if not value or structure.atomic:
         return LEAF
     if type(value) is dict:
@@ -116,7 +116,7 @@ def _compare_maps(
 def _compare_field(
     step: str, structure: Structure, values: tuple[Any, Any], found: tuple[FieldTree, FieldTree]
 ) -> None:
-    """Note what differs at one place, given that something does."""
+    """Record the differences at one field, given that there are some."""
     was, now = values
     if was is _MISSING or now is _MISSING:
         if not structure.always_present:
@@ -146,7 +146,7 @@ def _compare_field(
 
 
 def _fill_null(was: Any, now: Any) -> tuple[Any, Any]:
-    """`null` is an empty map or list where the other value is one."""
+    """Treat `null` as an empty map or list where the other value is one."""
     other = now if was is None else was
     if not isinstance(other, (dict, list)):
         return was, now
@@ -155,7 +155,7 @@ def _fill_null(was: Any, now: Any) -> tuple[Any, Any]:
 
 
 def _record_value(step: str, was: Any, now: Any, found: tuple[FieldTree, FieldTree]) -> None:
-    """Note that one value took the place of another; empty ones are all the same."""
+    """Record that a value was replaced; empty ones are equal."""
     if _is_empty(was) and _is_empty(now):
         return
     found[0][step] = LEAF
@@ -178,7 +178,7 @@ def _is_empty(value: Any) -> bool:
 def _compare_lists(
     structure: Structure, was: list[Any], now: list[Any], found: tuple[FieldTree, FieldTree]
 ) -> bool:
-    """Note which elements differ; False when they cannot be told apart."""
+    """Record which elements differ; False when they cannot be distinguished."""
     before, after = build_elements(structure, was), build_elements(structure, now)
     if before is None or after is None:
         return False

@@ -1,15 +1,15 @@
-"""Who owns which field after a write: managed fields, and server-side apply.
+"""Field ownership after a write: managed fields, and server-side apply.
 
-Theory of operation: an update makes its writer the owner of every field it changed and of no other; whoever
-owned them loses them, and fields that are gone have no owner. An apply makes its writer the owner of exactly
-the fields its configuration names, changed or not. Fields it named last time and does not name now are taken
-out of the object unless somebody else owns them. Where it would change a field of somebody else there is a
-conflict, unless it is forced. Fields that are the server's own have no owner: identity, versions, times.
+Theory of operation: an update makes its manager the owner of every field it changed and of no other; former
+owners lose them, and removed fields have no owner. An apply makes its manager the owner of exactly the fields
+of its configuration, changed or not. Fields that its last configuration had and this one has not are removed
+from the object unless somebody else owns them. Where it would change a field of another manager there is a
+conflict, unless it is forced. Fields of the server have no owner: identity, versions, times.
 
 A write through a subresource owns only what it may change: `status` nothing of the spec, and the main
-resource nothing of a status that has a door of its own.
+resource nothing of a status that has its own subresource.
 
-Rules for this file: pure; `now` is given, and documents come in and go out unchanged.
+The functions are pure; `now` is an argument, and inputs are never changed.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ _MAIN_PROTECTED: Final = frozenset({"f:status"})
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 _NAME_FIELD: Final[FieldTree] = {"f:metadata": {"f:name": {}}}
-"""What every configuration names, so that metadata never goes as a whole."""
+"""What every configuration has, so that metadata is never removed as a whole."""
 
 _RESETS: Final[tuple[list[Document], ...]] = ([], [{}])
-"""What a client sends as managed fields to be rid of all of them."""
+"""What a client sends as managed fields to clear all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class ApplyResult:
 def update_managed_fields(
     kind: Kind, old: Document | None, new: Document, *, manager: str, now: str, subresource: str = ""
 ) -> list[Document]:
-    """`metadata.managedFields` after a create, an update or a patch that made `new` of `old`.
+    """Return `metadata.managedFields` after a create, an update or a patch that turned `old` into `new`.
 
-    `new` carries the managed fields its client sent, if any: an empty list or a single empty entry asks to
-    forget all of them, another list that can be read takes the place of the stored one.
+    `new` has the managed fields its client sent, if any: an empty list or a single empty entry clears all of
+    them, another list that can be parsed replaces the stored one.
     """
     stored = _read_managed_fields(old)
     entries = _read_sent_entries(stored, new, subresource)
@@ -110,23 +110,23 @@ def update_managed_fields(
     standing = read_stored_entries(stored) if entries is None else entries
     version = kind.internal_api_version
     after: list[ManagedFieldsEntry] = []
-    mine: ManagedFieldsEntry | None = None
+    updated: ManagedFieldsEntry | None = None
     for entry in standing:
         rest = entry.replace_fields(remove_subtrees(subtract_tree(entry.fields, changed), removed))
         if entry.belongs_to(manager, UPDATE, version, subresource):
-            mine = rest
+            updated = rest
         else:
             after.append(rest)
     if changed:
-        fields = changed if mine is None else unite_trees(mine.fields, changed)
-        mine = ManagedFieldsEntry(manager, UPDATE, version, fields, now, subresource)
-    if mine is not None:
-        after.append(mine)
+        fields = changed if updated is None else unite_trees(updated.fields, changed)
+        updated = ManagedFieldsEntry(manager, UPDATE, version, fields, now, subresource)
+    if updated is not None:
+        after.append(updated)
     return serialize_entries(cap_update_entries([entry for entry in after if entry.fields]))
 
 
 class ApplyOptions(TypedDict):
-    """Who applies, when, and through which subresource."""
+    """The manager, the time and the subresource of an apply."""
 
     manager: str
     now: str
@@ -141,7 +141,7 @@ def apply_configuration(
     force: bool = False,
     **writer: Unpack[ApplyOptions],
 ) -> ApplyResult:
-    """The object after a server-side apply; raises `ApplyConflictError` or `PatchError`."""
+    """Apply a configuration; raises `ApplyConflictError` or `PatchError`."""
     manager, now, subresource = writer["manager"], writer["now"], writer.get("subresource", "")
     structure = get_structure(kind)
     _check_configuration(structure, configuration)
@@ -174,14 +174,14 @@ def apply_configuration(
         for entry in others
     ]
     same = last is not None and last.fields == named and document == before
-    mine = ManagedFieldsEntry(manager, APPLY, kind.internal_api_version, named, now, subresource)
-    after.append(last if same and last is not None else mine)
+    applied = ManagedFieldsEntry(manager, APPLY, kind.internal_api_version, named, now, subresource)
+    after.append(last if same and last is not None else applied)
     document = last_applied.update_annotation(document, configuration, manager)
     return ApplyResult(document, serialize_entries(after))
 
 
 def _read_managed_fields(document: Document | None) -> list[Document]:
-    """The entries an object has."""
+    """Return the entries of an object."""
     if document is None:
         return []
     return document.get("metadata", {}).get("managedFields") or []
@@ -190,7 +190,7 @@ def _read_managed_fields(document: Document | None) -> list[Document]:
 def _read_sent_entries(
     stored: list[Document], new: Document, subresource: str
 ) -> list[ManagedFieldsEntry] | None:
-    """The entries that a client sent instead of the stored ones; None when it did not."""
+    """Return the entries that a client sent instead of the stored ones; None when it did not."""
     sent = new.get("metadata", {}).get("managedFields")
     if subresource or sent is None or sent == stored:
         return None
@@ -200,13 +200,13 @@ def _read_sent_entries(
 
 
 def _compare_owned(kind: Kind, old: Document | None, new: Document) -> FieldChanges:
-    """What differs between two objects, without what nobody owns."""
+    """Compare two objects, without what nobody owns."""
     structure = get_structure(kind)
     return compare_documents(structure, _strip_unowned(old) if old else {}, _strip_unowned(new))
 
 
 def _strip_unowned(document: Document) -> Document:
-    """The parts of an object that somebody may own."""
+    """Return the parts of an object that somebody may own."""
     rest = dict(document)
     rest.pop("apiVersion", None)
     rest.pop("kind", None)
@@ -217,7 +217,7 @@ def _strip_unowned(document: Document) -> Document:
 
 
 def _drop_unowned_fields(fields: FieldTree) -> FieldTree:
-    """A set without the fields that nobody owns."""
+    """Return a set without the fields that nobody owns."""
     rest = {step: below for step, below in fields.items() if step not in ("f:apiVersion", "f:kind")}
     metadata = {
         step: b for step, b in rest.pop("f:metadata", {}).items() if step[2:] not in _UNOWNED_METADATA
@@ -227,7 +227,7 @@ def _drop_unowned_fields(fields: FieldTree) -> FieldTree:
 
 
 def _get_protected_fields(kind: Kind, subresource: str) -> frozenset[str]:
-    """The parts of an object that a write through this door does not change."""
+    """Return the parts of an object that a write through this subresource does not change."""
     if subresource == "status":
         return _STATUS_PROTECTED.get((kind.group, kind.name), _DEFAULT_PROTECTED)
     return _MAIN_PROTECTED if not subresource and "status" in kind.subresources else _NOTHING
@@ -240,7 +240,7 @@ def _drop_protected_fields(fields: FieldTree, protected: frozenset[str]) -> Fiel
 
 
 def _strip_managed_fields(document: Document) -> Document:
-    """An object without its managed fields."""
+    """Return an object without its managed fields."""
     metadata = document.get("metadata")
     if not metadata or "managedFields" not in metadata:
         return document
@@ -269,7 +269,7 @@ def _list_field_sets(entries: list[ManagedFieldsEntry]) -> list[FieldTree]:
 def _prune_dropped_fields(
     structure: Structure, merged: Document, last: ManagedFieldsEntry | None, owned: list[FieldTree]
 ) -> Document:
-    """The object without what the writer named last time and nobody names now."""
+    """Remove what the manager applied last time and nobody owns now."""
     if last is None:
         return merged
     everybody: FieldTree = _NAME_FIELD
@@ -283,7 +283,7 @@ def _prune_dropped_fields(
 def _find_taken_fields(
     others: list[ManagedFieldsEntry], comparison: FieldChanges
 ) -> list[tuple[ManagedFieldsEntry, FieldTree]]:
-    """What an apply would change of others' fields."""
+    """Find the fields of other managers that an apply would change."""
     taken = ((entry, intersect_trees(entry.fields, comparison.changed)) for entry in others)
     return [(entry, fields) for entry, fields in taken if fields]
 
@@ -291,7 +291,7 @@ def _find_taken_fields(
 def _check_conflicts(
     structure: Structure, manager: str, live: Document, taken: list[tuple[ManagedFieldsEntry, FieldTree]]
 ) -> None:
-    """Raise what stands against an apply without force."""
+    """Raise the conflicts of an apply without force."""
     if taken and manager == last_applied.KUBECTL:
         allowed = last_applied.find_unchanged_fields(structure, live)
         taken = [(entry, subtract_tree(fields, allowed)) for entry, fields in taken]

@@ -1,9 +1,9 @@
-"""A set of fields: who owns what in an object, as FieldsV1 says it.
+"""Sets of fields in the format FieldsV1.
 
-Theory of operation: the set is kept as the tree FieldsV1 is: a dict from steps to the sets below. A node
-without steps is a member and nothing below it is; a node with steps is a member when one of them is `.`. The
-root is never a member, so there an empty dict is the empty set. All operations look only where both sides
-have something and share what they do not change; trees are never changed.
+Theory of operation: the set is the tree of FieldsV1: a dict from path elements to the sets below. A node
+without elements is a member and nothing below it is; a node with elements is a member when one of them is
+`.`. The root is never a member, so there an empty dict is the empty set. All operations look only where both
+sides have something and share what they do not change; trees are never changed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class FieldSet:
 
     @classmethod
     def parse(cls, fields: Any) -> FieldSet:
-        """A set from the value of `fieldsV1`; `ValueError` when it is none."""
+        """Parse a set from the value of `fieldsV1`; raises `ValueError`."""
         if measure_depth(fields) > MAX_DEPTH:
             raise ValueError(f"a field set is nested more than {MAX_DEPTH} levels deep")
         return cls(parse_tree(fields))
 
     def to_fields_v1(self) -> FieldTree:
-        """The value of `fieldsV1`, everything in its order."""
+        """Return the value of `fieldsV1`, sorted."""
         return sort_tree(self.tree)
 
     def union(self, other: FieldSet) -> FieldSet:
@@ -52,11 +52,11 @@ class FieldSet:
         return FieldSet(intersect_trees(self.tree, other.tree))
 
     def contains(self, other: FieldSet) -> bool:
-        """Whether every member of the other is one of this."""
+        """Return whether every member of the other is one of this."""
         return not subtract_tree(other.tree, self.tree)
 
     def list_paths(self) -> list[str]:
-        """The members as people read them, in order."""
+        """Return the members in readable form, in order."""
         return list(list_paths(self.tree))
 
     def __bool__(self) -> bool:
@@ -70,7 +70,7 @@ class FieldSet:
 
 
 def parse_tree(fields: Any) -> FieldTree:
-    """A tree in our spelling from one in any; `ValueError` when it is none."""
+    """Parse a tree to its canonical form; raises `ValueError`."""
     root = _parse_tree(fields)
     if SELF not in root:
         return root
@@ -88,18 +88,18 @@ def _parse_tree(fields: Any) -> FieldTree:
 
 
 def sort_tree(tree: FieldTree) -> FieldTree:
-    """The same tree, its steps in order."""
+    """Return the same tree with its elements sorted."""
     if len(tree) < 2:
         return {step: sort_tree(below) if below else LEAF for step, below in tree.items()}
     steps = sorted(tree)
     place = bisect_left(steps, "i:")
-    if place < len(steps) and steps[place][0] == "i":  # only positions stand elsewhere than as texts
+    if place < len(steps) and steps[place][0] == "i":  # only positions do not sort like texts
         steps.sort(key=get_sort_key)
     return {step: sort_tree(tree[step]) if tree[step] else LEAF for step in steps}
 
 
 def unite_trees(a: FieldTree, b: FieldTree) -> FieldTree:
-    """Members of either."""
+    """Return the members of either."""
     if not a or not b:
         return a or b
     return _unite_nodes(a, b)
@@ -118,14 +118,14 @@ def _unite_nodes(a: FieldTree, b: FieldTree) -> FieldTree:
 
 
 def subtract_tree(a: FieldTree, b: FieldTree) -> FieldTree:
-    """Members of the first that are none of the second."""
+    """Return the members of the first that are none of the second."""
     if not a or not b:
         return a
     return _subtract_nodes(a, b)
 
 
 def _subtract_nodes(a: FieldTree, b: FieldTree) -> FieldTree:
-    """The rest of a node with steps; an empty one means that nothing is left, also not the node."""
+    """Return the rest of a node with elements; an empty one means that nothing is left, not even the node."""
     rest: FieldTree = {}
     changed = False
     for step, below in a.items():
@@ -156,7 +156,7 @@ def _subtract_node(below: FieldTree, other: FieldTree) -> FieldTree | None:
 
 
 def remove_subtrees(a: FieldTree, removed: FieldTree) -> FieldTree:
-    """Members of the first that are none of the second and stand below none of them."""
+    """Return the members of the first that are neither in the second nor below one of its members."""
     if not a or not removed or removed.keys().isdisjoint(a):
         return a
     rest: FieldTree = {}
@@ -172,7 +172,7 @@ def remove_subtrees(a: FieldTree, removed: FieldTree) -> FieldTree:
 
 
 def intersect_trees(a: FieldTree, b: FieldTree) -> FieldTree:
-    """Members of both."""
+    """Return the members of both."""
     shared: FieldTree = {}
     for step, below in a.items():
         other = b.get(step)
@@ -190,7 +190,7 @@ def intersect_trees(a: FieldTree, b: FieldTree) -> FieldTree:
 
 
 def list_paths(tree: FieldTree, start: str = "") -> Iterator[str]:
-    """The paths of the members as people read them, in order."""
+    """Return the paths of the members in readable form, in order."""
     for step in sorted(tree, key=get_sort_key):
         if step == SELF:
             continue

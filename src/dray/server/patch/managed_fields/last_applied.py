@@ -1,8 +1,8 @@
-"""The annotation in which `kubectl apply` without `--server-side` remembers what it applied.
+"""The annotation in which `kubectl apply` without `--server-side` stores what it applied.
 
-Objects change hands: whoever applied from the client may go on applying on the server and back. So an apply
-by `kubectl` may change what the annotation shows to be kubectl's own, and it keeps the annotation up to date
-where there is one.
+Users switch between client-side and server-side apply. So a server-side apply by `kubectl` may change the
+fields that the annotation shows to be kubectl's own, and it keeps the annotation up to date where there is
+one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def find_unchanged_fields(structure: Structure, live: Document) -> FieldTree:
-    """The fields of the annotation that are in the object as it says."""
+    """Return the fields of the annotation that the object has unchanged."""
     remembered = _read_last_applied(live)
     if remembered is None:
         return {}
@@ -32,7 +32,7 @@ def find_unchanged_fields(structure: Structure, live: Document) -> FieldTree:
 
 
 def update_annotation(document: Document, configuration: Document, manager: str) -> Document:
-    """The object with the annotation renewed, when kubectl applied and there is one."""
+    """Renew the annotation of an object that has one, when kubectl applied."""
     if (
         manager != KUBECTL
         or _read_annotation(document) is None

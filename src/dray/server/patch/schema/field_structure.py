@@ -1,12 +1,12 @@
-"""What a place in an object is: a map or list owned piece by piece, or one value.
+"""The structure of a field: a granular or atomic map or list, or a plain value.
 
-Theory of operation: every place has a `Structure`. A map is granular (its entries have owners of their own)
-unless it is atomic. A list is atomic unless it is a set of values or a map of items told apart by keys. Two
-different rules of Kubernetes read the same tree: field ownership reads `list_type`, `map_keys` and `atomic`;
-strategic merge patches read `strategy` and `merge_key`. They mostly agree, and the tables say where not. A
-place that no table knows is `ANY`: maps are granular, lists are atomic, as in Kubernetes.
+Theory of operation: every field has a `Structure`. A map is granular (its entries have owners of their own)
+unless it is atomic. A list is atomic unless it is a set of values or a map of items with keys. Two different
+rules of Kubernetes read the same tree: field ownership reads `list_type`, `map_keys` and `atomic`; strategic
+merge patches read `strategy` and `merge_key`. They mostly agree, and the tables have the exceptions. A field
+that is in no table is `ANY`: maps are granular, lists are atomic, as in Kubernetes.
 
-Rules for this file: what a structure is, not which kind has which; the kinds are in `tables`.
+The structures of the kinds are in `tables`.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ REPLACE: Strategy = ("replace",)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """One place in objects of a kind, and through it every place below."""
+    """The structure of one field, and of every field below."""
 
     fields: Mapping[str, Structure] = field(default_factory=lambda: _NO_FIELDS)
     items: Structure | None = None
-    """What the elements of a list or the values of a map are, where they are more than plain values."""
+    """The structure of the elements of a list or the values of a map, unless they are plain values."""
     atomic: bool = False
     """For maps: owned and replaced as one (`x-kubernetes-map-type: atomic`)."""
     list_type: ListType = "atomic"
     map_keys: tuple[str, ...] = ()
     key_defaults: Mapping[str, Any] = field(default_factory=lambda: _NO_FIELDS)
-    """What a key is when the item leaves it out."""
+    """The value of a key that an item leaves out."""
     merge_key: str = ""
     strategy: Strategy = ()
     """How strategic merge patches treat it: `merge`, `replace`, `retainKeys`; empty is the default: maps are
-    merged, lists replaced."""
+    merged, lists replaced.
+    """
     always_present: bool = False
-    """In Kubernetes this place is there in every object that has the place above it, even when empty; so
-    nobody becomes its owner by filling it."""
+    """In Kubernetes this field is present in every object that has its parent, even when empty; so nobody
+    becomes its owner by filling it.
+    """
 
     def get_field(self, name: str) -> Structure:
-        """What stands under a field name, or under a key when this is a map."""
+        """Return the structure under a field name, or under a key when this is a map."""
         found = self.fields.get(name)
         if found is not None:
             return found
@@ -57,46 +59,46 @@ class Structure:
 
     @property
     def map_type(self) -> Literal["atomic", "granular"]:
-        """`x-kubernetes-map-type`, when a map stands here."""
+        """The value of `x-kubernetes-map-type` for a map."""
         return "atomic" if self.atomic else "granular"
 
     @property
     def element(self) -> Structure:
-        """What one element of the list here is."""
+        """The structure of one element of the list."""
         return self.items if self.items is not None else ANY
 
 
 ANY = Structure()
-"""A place nobody has described."""
+"""A field without a description."""
 
 ATOMIC_MAP = Structure(atomic=True)
 """A map that is owned and replaced as one."""
 
 
 def define_struct(**fields: Structure) -> Structure:
-    """A map with named fields; those not named are plain, or lists that are replaced whole."""
+    """Define a map with named fields; those not named are plain, or atomic lists."""
     return Structure(fields=MappingProxyType(fields))
 
 
 def make_always_present(structure: Structure) -> Structure:
-    """The same, at a place that is never absent."""
+    """Return the same structure for a field that is never absent."""
     return replace(structure, always_present=True)
 
 
 def make_atomic(structure: Structure) -> Structure:
-    """The same map, owned and replaced as one."""
+    """Return the same map, owned and replaced as one."""
     return replace(structure, atomic=True)
 
 
 def make_retaining(structure: Structure) -> Structure:
-    """The same map, with patches that may say which keys remain."""
+    """Return the same map, with patches that may say which keys remain."""
     return replace(structure, strategy=RETAIN)
 
 
 def define_keyed_list(
     *keys: str, of: Structure = ANY, strategy: Strategy = MERGE, **defaults: str
 ) -> Structure:
-    """A list whose items are told apart by keys; strategic patches use the first of them."""
+    """Define a list whose items have keys; strategic patches use the first of them."""
     return Structure(
         items=of,
         list_type="map",
@@ -108,22 +110,22 @@ def define_keyed_list(
 
 
 def define_set(strategy: Strategy = ()) -> Structure:
-    """A list of plain values, each at most once."""
+    """Define a list of plain values, each at most once."""
     return Structure(list_type="set", strategy=strategy)
 
 
 def define_atomic_list(of: Structure) -> Structure:
-    """A list replaced whole whose elements have a structure worth knowing."""
+    """Define an atomic list whose elements have a structure."""
     return Structure(items=of)
 
 
 def define_merged_list(key: str, of: Structure = ANY) -> Structure:
-    """A list owned as one that strategic patches nevertheless merge by a key."""
+    """Define a list owned as one that strategic patches merge by a key."""
     return Structure(items=of, merge_key=key, strategy=MERGE)
 
 
 CONDITIONS = define_keyed_list("type")
-"""Conditions as nearly every kind has them."""
+"""The conditions of most kinds."""
 
 ALWAYS_PRESENT_MAP = make_always_present(ANY)
 """A plain map that is never absent."""

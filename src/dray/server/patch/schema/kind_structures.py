@@ -1,8 +1,8 @@
-"""What the lists and maps of a kind are: whole, sets, or items by key.
+"""The structure of each kind: which lists and maps are atomic, sets, or keyed.
 
-`structure_of(kind)` is the tree of a kind, addressed by field: `structure_of(pod).of_field("spec")
-.of_field("containers").map_keys` is `("name",)`, and `.items` is what one container is. Kinds without a row
-have the metadata that all have, and beyond it nothing special.
+`get_structure(kind, version)` returns the tree of a kind, addressed by field: for pods,
+`.get_field("spec").get_field("containers").map_keys` is `("name",)`, and `.element` is the structure of one
+container. Kinds without a row have the common metadata and nothing else.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["ANY", "STRUCTURES", "Structure", "get_structure"]
 STRUCTURES: Mapping[tuple[str, str], Structure] = MappingProxyType(
     {**CORE, **DEVICES, **WORKLOADS, **CLUSTER}
 )
-"""Group and name of a kind, and what its objects are."""
+"""The structure of each kind, by group and name."""
 
 _PLAIN = plain_kind(spec=ALWAYS_PRESENT_MAP, status=ALWAYS_PRESENT_MAP)
 
 
 def get_structure(kind: Kind, version: str | None = None) -> Structure:
-    """What objects of a kind are.
+    """Return the structure of a kind.
 
-    The versions of one kind differ only below lists that are replaced whole, so one tree serves them all.
+    The versions of one kind differ only below atomic lists, so one tree serves them all.
     """
     del version
     return STRUCTURES.get((kind.group, kind.name), _PLAIN)

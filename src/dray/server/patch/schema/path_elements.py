@@ -1,8 +1,8 @@
-"""The steps of a field path: names, items by key, values of a set, positions.
+"""Elements of field paths: names, items by key, values of a set, positions.
 
 In FieldsV1 `f:name` is a field, `k:{"type":"Ready"}` the item of a list with these keys, `v:"x"` a value in a
 set, `i:0` a position. Keys are written in the order of their names and without spaces, so that equal items
-have equal steps. People read the same steps as `.name`, `[type="Ready"]`, `[="x"]`, `[0]`.
+have equal elements. The readable form of the same elements is `.name`, `[type="Ready"]`, `[="x"]`, `[0]`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _RANKS: Mapping[str, int] = {".": -1, "f": 0, "k": 1, "v": 2, "i": 3}
 
 
 def encode_json_text(value: Any) -> str:
-    """A plain value as compact JSON."""
+    """Encode a plain value as compact JSON."""
     return ENCODER.encode(value).decode()
 
 
 def build_key_element(structure: Structure, item: Any) -> str | None:
-    """The step to an item of a list with keys, or None when the item has none of them."""
+    """Return the element of an item of a keyed list, or None when the item has none of the keys."""
     if type(item) is not dict:
         return None
     keys = structure.map_keys
@@ -44,14 +44,14 @@ def build_key_element(structure: Structure, item: Any) -> str | None:
 
 
 def build_element(structure: Structure, item: Any) -> str | None:
-    """The step to an element of a list that is a set or has keys, or None when it cannot be told."""
+    """Return the element of an item of a set or keyed list, or None when it has none."""
     if structure.list_type == "map":
         return build_key_element(structure, item)
     return None if isinstance(item, (dict, list)) else f"v:{encode_json_text(item)}"
 
 
 def build_elements(structure: Structure, items: Sequence[Any]) -> list[str] | None:
-    """The steps to all elements, or None when they cannot all be told apart."""
+    """Return the elements of all items, or None when they cannot all be distinguished."""
     steps: list[str] = []
     for item in items:
         step = build_element(structure, item)
@@ -62,7 +62,7 @@ def build_elements(structure: Structure, items: Sequence[Any]) -> list[str] | No
 
 
 def format_element(step: str) -> str:
-    """A step as Kubernetes writes it in messages: `.spec`, `[name="web"]`, `[="x"]`, `[0]`."""
+    """Format an element as Kubernetes writes it in messages: `.spec`, `[name="web"]`, `[="x"]`, `[0]`."""
     kind, text = step[0], step[2:]
     if kind == "f":
         return f".{text}"
@@ -73,13 +73,13 @@ def format_element(step: str) -> str:
 
 
 def get_sort_key(step: str) -> tuple[int, Any]:
-    """Where a step stands among its neighbours: fields, items, values, positions, each in order."""
+    """Return the sort key of an element: fields, items, values, positions, each in order."""
     rank = _RANKS[step[0]]
     return (rank, int(step[2:])) if rank == 3 else (rank, step)
 
 
 def canonicalize_element(step: str) -> str:
-    """A step as somebody else wrote it, in our spelling; `ValueError` when it is none."""
+    """Return an element in its canonical form; raises `ValueError`."""
     if step == ".":
         return step
     kind, colon, text = step[:1], step[1:2], step[2:]

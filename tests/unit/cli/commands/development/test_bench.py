@@ -59,7 +59,7 @@ def test_figures_in_a_table(typed: Typed, folder: Path) -> None:
     assert "3 scenarios: 3 answered as expected, 0 given up" in ended.out
     assert rows["SCENARIO"].split() == [
         *("SCENARIO", "ANSWER", "STEPS", "FIRST", "REPEATED", "COLD", "REFERENCE"),
-        *("FIRST/REF", "REPEATED/REF", "STORY"),
+        *("FIRST/REF", "REPEATED/REF", "TRACE"),
     ]
     assert {"first", "repeated", "cold", "reference", "first/ref", "repeated/ref"} <= rows.keys()
 
@@ -67,7 +67,7 @@ def test_figures_in_a_table(typed: Typed, folder: Path) -> None:
 def test_many_scenarios_are_shown_by_family_unless_wrong(
     typed: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.cli.commands.development.bench._MAX_ROWS", 2)
+    monkeypatch.setattr("dray.cli.commands.development.bench_report._MAX_ROWS", 2)
     (folder / "gone.json").write_text(json.dumps(scenario("gone", "hard", devices=("r=d.example.com/p/b",))))
     rows = {line.split()[0]: line for line in typed("bench", ".").out.splitlines() if line}
     assert "knot" not in rows

@@ -148,7 +148,7 @@ def test_who_is_examined_by_its_own_process_is_not_killed():
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(folder / "d.sock"))
         listening.listen()
-        with pytest.raises(InputError, match="cannot be told from here; use --restart"):
+        with pytest.raises(InputError, match="cannot be identified from here; use --restart"):
             driver_conformance._kill_listener(folder / "d.sock")
 
 

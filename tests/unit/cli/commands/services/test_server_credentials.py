@@ -61,4 +61,4 @@ def test_an_address_nobody_knows_is_asked_for(typed, keys):
     (keys.parent / "admin.kubeconfig").unlink()
     result = typed("server", "credentials", "jane")
     assert (result.code, result.out) == (2, "")
-    assert "does not say where the server is; say so with --server" in result.err
+    assert "does not have the server's address; give it with --server" in result.err

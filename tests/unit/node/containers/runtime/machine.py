@@ -1,4 +1,4 @@
-"""A machine to run containers on: a directory, launches with few words, and nothing left at the end."""
+"""A harness for runtimes: a directory, short launches, and no container left at the end."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Machine:
     def home(self, container: ContainerId) -> Path:
         return self.containers / str(container)
 
-    def keeper_of(self, container: ContainerId) -> int:
+    def find_shim(self, container: ContainerId) -> int:
         return int(files.read_fields(str(self.home(container) / files.STATE))[0]["keeper"][0])
 
     def number(self, name: str) -> int:
@@ -98,18 +98,18 @@ class Machine:
         )
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     return processes.find_process(pid) is not None
 
 
-def begun(answer: ContainerStarted | ContainerNotStarted) -> ContainerId:
+def check_started(answer: ContainerStarted | ContainerNotStarted) -> ContainerId:
     assert isinstance(answer, ContainerStarted), answer
     return answer.id
 
 
-async def end_of(runtime: ProcessRuntime, launch: ContainerLaunch) -> ContainerExit:
+async def run_to_exit(runtime: ProcessRuntime, launch: ContainerLaunch) -> ContainerExit:
     """Start a container and see how it ends."""
-    return await runtime.wait(begun(await runtime.start(launch)))
+    return await runtime.wait(check_started(await runtime.start(launch)))
 
 
 @contextmanager
@@ -118,10 +118,10 @@ def machine_in(root: Path) -> Iterator[Machine]:
     try:
         yield machine
     finally:
-        run(_swept(machine.runtime()))
+        run(_remove_all(machine.runtime()))
 
 
-async def _swept(runtime: ProcessRuntime) -> None:
+async def _remove_all(runtime: ProcessRuntime) -> None:
     for found in await runtime.list_containers():
         await runtime.remove(found.id)
     assert await runtime.list_containers() == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dray.node.containers.runtime.oci import OciRuntime, OciRuntimeError, find_runtime
-from tests.unit.node.containers.runtime.machine import Machine, begun, run
+from tests.unit.node.containers.runtime.machine import Machine, check_started, run
 
 APPLETS = (
     "sh",
@@ -59,7 +59,7 @@ def hindrance() -> str:
         runtime = OciRuntime(machine.containers, lay_out(Path(name) / "rootfs"), program)
 
         async def trial() -> str:
-            container = begun(await runtime.start(machine.launch("true")))
+            container = check_started(await runtime.start(machine.launch("true")))
             exit = await runtime.wait(container)
             await runtime.remove(container)
             return exit.message

@@ -1,4 +1,4 @@
-"""Pretended containers: how long they run, how they end, and that they cost next to nothing."""
+"""The fake runtime: how long containers run, how they end, and that they cost next to nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dray.clock import ManualClock
 from dray.node.containers.runtime.base import ContainerExit, ContainerNotStarted, ContainerStarted
 from dray.node.containers.runtime.fake import EXIT_CODE, RUN_SECONDS, FakeRuntime
 from dray.wire.cdi import ContainerEdits
-from tests.unit.node.containers.runtime.machine import Machine, begun, run
+from tests.unit.node.containers.runtime.machine import Machine, check_started, run
 
 
 class Hands:
@@ -42,12 +42,12 @@ class Hands:
 
 @pytest.mark.parametrize(("code", "reason"), [("0", "Completed"), ("3", "Error")])
 def test_annotations_say_how_long_and_how_it_ends(machine: Machine, code: str, reason: str):
-    async def scene() -> None:
+    async def scenario() -> None:
         hands = Hands()
         runtime = FakeRuntime(hands.tempo)
         start = hands.clock.now()
         launch = machine.launch(annotations={RUN_SECONDS: "60", EXIT_CODE: code})
-        container = begun(await runtime.start(launch))
+        container = check_started(await runtime.start(launch))
         waiting = asyncio.create_task(runtime.wait(container))
         await hands.advance(59)
         assert [found.exit for found in await runtime.list_containers()] == [None]
@@ -56,32 +56,32 @@ def test_annotations_say_how_long_and_how_it_ends(machine: Machine, code: str, r
         assert await waiting == expected
         assert [found.exit for found in await runtime.list_containers()] == [expected]
 
-    run(scene())
+    run(scenario())
 
 
-def test_a_time_that_is_over_is_over_even_if_nobody_waited(machine: Machine):
-    async def scene() -> None:
+def test_a_container_ends_on_time_without_a_waiting_task(machine: Machine):
+    async def scenario() -> None:
         hands = Hands()
         runtime = FakeRuntime(hands.tempo)
-        container = begun(await runtime.start(machine.launch(annotations={RUN_SECONDS: "1"})))
+        container = check_started(await runtime.start(machine.launch(annotations={RUN_SECONDS: "1"})))
         hands.clock.advance(5)
         await runtime.stop(container, 0)
         assert (await runtime.wait(container)).code == 0
 
-    run(scene())
+    run(scenario())
 
 
 def test_a_stop_comes_before_the_time(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         hands = Hands()
         runtime = FakeRuntime(hands.tempo)
-        container = begun(await runtime.start(machine.launch(annotations={RUN_SECONDS: "60"})))
+        container = check_started(await runtime.start(machine.launch(annotations={RUN_SECONDS: "60"})))
         waiting = asyncio.create_task(runtime.wait(container))
         await asyncio.sleep(0)
         await runtime.stop(container, 30)
         assert (await waiting).code == 143
 
-    run(scene())
+    run(scenario())
 
 
 @pytest.mark.parametrize("annotations", [{RUN_SECONDS: "soon"}, {EXIT_CODE: "bad"}])
@@ -93,7 +93,7 @@ def test_annotations_that_are_no_numbers(machine: Machine, annotations: dict[str
 
 
 def test_what_was_given_can_be_looked_at(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = FakeRuntime()
         launches = [machine.launch(name=f"c{n}", edits=ContainerEdits(env=(f"GPU={n}",))) for n in range(3)]
         for launch in launches:
@@ -102,14 +102,14 @@ def test_what_was_given_can_be_looked_at(machine: Machine):
         await runtime.remove(launches[1].id)
         assert list(runtime.launches) == [launches[0], launches[2]]
 
-    run(scene())
+    run(scenario())
 
 
-def test_no_task_runs_while_nobody_waits(machine: Machine):
-    async def scene() -> None:
+def test_no_task_runs_without_a_wait(machine: Machine):
+    async def scenario() -> None:
         runtime = FakeRuntime()
         for number in range(1000):
             await runtime.start(machine.launch(name=f"c{number}", annotations={RUN_SECONDS: "60"}))
         assert len(asyncio.all_tasks()) <= 2
 
-    run(scene())
+    run(scenario())

@@ -15,7 +15,7 @@ from dray.node.containers.runtime import oci
 from dray.node.containers.runtime.base import ContainerLaunch, ContainerNotStarted
 from dray.node.containers.runtime.oci import OciRuntime, OciRuntimeError, find_runtime, sanitize_image_name
 from dray.wire.cdi import ContainerEdits, DeviceNode, Hook, Mount
-from tests.unit.node.containers.runtime.machine import Machine, alive, begun, run, until
+from tests.unit.node.containers.runtime.machine import Machine, check_started, is_alive, run, until
 from tests.unit.node.containers.runtime.rootfs import lay_out, needs_oci
 
 
@@ -45,11 +45,11 @@ def said(
     """What a container with devices says."""
     launch = machine.launch("sh", "-c", script, edits=edits)
 
-    async def scene() -> None:
-        exit = await runtime.wait(begun(await runtime.start(launch)))
+    async def scenario() -> None:
+        exit = await runtime.wait(check_started(await runtime.start(launch)))
         assert (exit.code, exit.message) == (0, "")
 
-    run(scene())
+    run(scenario())
     return [line.removeprefix("stdout F ") for line in machine.said()]
 
 
@@ -93,14 +93,14 @@ def test_a_container_sees_only_its_own_processes_and_files(machine: Machine, run
 def test_what_one_container_writes_no_other_sees(machine: Machine, runtime: OciRuntime, rootfs: Path):
     needs_overlays(machine, rootfs)
 
-    async def scene() -> list[int]:
+    async def scenario() -> list[int]:
         codes = []
         for attempt in (0, 1):
             launch = machine.launch("sh", "-c", "[ ! -e /mine ] && touch /mine", attempt=attempt)
-            codes.append((await runtime.wait(begun(await runtime.start(launch)))).code)
+            codes.append((await runtime.wait(check_started(await runtime.start(launch)))).code)
         return codes
 
-    assert run(scene()) == [0, 0]
+    assert run(scenario()) == [0, 0]
     assert not (rootfs / "mine").exists()
 
 
@@ -124,10 +124,10 @@ def test_an_image_may_have_files_of_its_own(machine: Machine, tmp_path: Path):
         (lay_out(images / sanitize_image_name(image)) / "name").write_text(image)
     runtime = OciRuntime(machine.containers, images, find_runtime())
 
-    async def scene() -> None:
+    async def scenario() -> None:
         for number, image in enumerate(("example.com/one:1", "two")):
             launch = machine.launch("cat", "/name", name=f"c{number}", image=image)
-            await runtime.wait(begun(await runtime.start(launch)))
+            await runtime.wait(check_started(await runtime.start(launch)))
         refused = await runtime.start(machine.launch("true", name="c9", image="../../etc"))
         assert refused == ContainerNotStarted(
             "CreateContainerError",
@@ -135,7 +135,7 @@ def test_an_image_may_have_files_of_its_own(machine: Machine, tmp_path: Path):
             "has no directory `_.._etc`",
         )
 
-    run(scene())
+    run(scenario())
     assert [machine.said("c0"), machine.said("c1")] == [["stdout P example.com/one:1"], ["stdout P two"]]
 
 
@@ -147,16 +147,16 @@ def test_an_image_may_have_files_of_its_own(machine: Machine, tmp_path: Path):
         (("true",), ContainerEdits(hooks=(Hook(hook_name="createRuntime", path="/no/such"),)), "/no/such"),
     ],
 )
-def test_what_the_runtime_refuses_is_told_in_its_words(
+def test_an_error_of_the_oci_runtime_is_in_the_exit_message(
     machine: Machine, runtime: OciRuntime, command: tuple[str, ...], edits: ContainerEdits, words: str
 ):
-    async def scene() -> None:
+    async def scenario() -> None:
         launch = machine.launch(*command, edits=edits)
-        exit = await runtime.wait(begun(await runtime.start(launch)))
+        exit = await runtime.wait(check_started(await runtime.start(launch)))
         assert (exit.code, exit.reason) == (128, "StartError")
         assert words in exit.message
 
-    run(scene())
+    run(scenario())
 
 
 def test_a_device_file_that_is_missing_is_a_reason_not_to_start(machine: Machine, runtime: OciRuntime):
@@ -171,35 +171,33 @@ def lasting(machine: Machine) -> ContainerLaunch:
     return machine.launch("sh", "-c", "sleep 1000 & echo on; sleep 1000")
 
 
-def test_when_its_keeper_is_killed_the_container_is_ended_and_taken_away(
-    machine: Machine, runtime: OciRuntime
-):
-    async def scene() -> None:
-        container = begun(await runtime.start(lasting(machine)))
+def test_when_its_shim_is_killed_the_container_is_killed_and_removed(machine: Machine, runtime: OciRuntime):
+    async def scenario() -> None:
+        container = check_started(await runtime.start(lasting(machine)))
         await until(lambda: machine.log().exists() and machine.said())
         first = int((machine.home(container) / "pid").read_text())
-        assert alive(first)
-        os.kill(machine.keeper_of(container), signal.SIGKILL)
+        assert is_alive(first)
+        os.kill(machine.find_shim(container), signal.SIGKILL)
         exit = await runtime.wait(container)
         assert (exit.code, exit.reason) == (137, "ContainerStatusUnknown")
-        assert not alive(first)
+        assert not is_alive(first)
 
-    run(scene())
+    run(scenario())
 
 
-def test_whoever_does_not_listen_is_killed(machine: Machine, runtime: OciRuntime):
-    async def scene() -> None:
-        container = begun(await runtime.start(lasting(machine)))
+def test_a_container_that_ignores_sigterm_is_killed(machine: Machine, runtime: OciRuntime):
+    async def scenario() -> None:
+        container = check_started(await runtime.start(lasting(machine)))
         await until(lambda: machine.log().exists() and machine.said())
         first = int((machine.home(container) / "pid").read_text())
         await runtime.stop(container, 0.2)
         exit = await runtime.wait(container)
         assert (exit.code, exit.signal) == (137, 9)
-        assert not alive(first)
+        assert not is_alive(first)
         program = (str(find_runtime()), "--root", str(machine.containers / ".runtime"), "list", "-q")
         assert subprocess.run(program, capture_output=True, check=True).stdout == b""
 
-    run(scene())
+    run(scenario())
 
 
 def test_without_a_command_nothing_is_guessed(machine: Machine, runtime: OciRuntime):

@@ -1,4 +1,4 @@
-"""Containers as processes: what they run with, how they end, and that all of them ends."""
+"""The process runtime: environment, exits, and that all processes of a container end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import pytest
 import uvloop
 
 from dray.node.containers.runtime.base import ContainerNotStarted
-from tests.unit.node.containers.runtime.machine import UID, Machine, alive, begun, end_of, run, until
+from tests.unit.node.containers.runtime.machine import (
+    UID,
+    Machine,
+    check_started,
+    is_alive,
+    run,
+    run_to_exit,
+    until,
+)
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run something as somebody else")
 
@@ -26,8 +34,8 @@ ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run some
         ("exit 143", 143, 0, "Error"),
     ],
 )
-def test_an_exit_tells_code_and_signal(machine: Machine, script: str, code: int, signal: int, reason: str):
-    exit = run(end_of(machine.runtime(), machine.shell(script)))
+def test_an_exit_has_code_and_signal(machine: Machine, script: str, code: int, signal: int, reason: str):
+    exit = run(run_to_exit(machine.runtime(), machine.shell(script)))
     assert (exit.code, exit.signal, exit.reason, exit.message) == (code, signal, reason, "")
     assert exit.started_at <= exit.finished_at
 
@@ -45,10 +53,10 @@ def test_an_exit_tells_code_and_signal(machine: Machine, script: str, code: int,
         ("true", {"env": {"A": "\0"}}, "cannot execute `true`: embedded null byte"),
     ],
 )
-def test_a_command_that_cannot_run_has_an_exit_that_says_why(
+def test_a_command_that_cannot_run_has_an_exit_with_the_reason(
     machine: Machine, command: str, more: dict[str, Any], message: str
 ):
-    exit = run(end_of(machine.runtime(), machine.launch(command, **more)))
+    exit = run(run_to_exit(machine.runtime(), machine.launch(command, **more)))
     assert (exit.code, exit.reason, exit.message) == (128, "StartError", message)
 
 
@@ -75,7 +83,7 @@ def test_a_container_has_its_own_variables_and_none_of_the_agent(
 ):
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "1")
     launch = machine.launch("env", env={"MODEL": "a b", "HOME": "/data"}, working_dir=str(machine.root))
-    assert run(end_of(machine.runtime(), launch)).code == 0
+    assert run(run_to_exit(machine.runtime(), launch)).code == 0
     home = machine.home(launch.id)
     assert sorted(machine.said()) == [
         "stdout F HOME=/data",
@@ -90,13 +98,13 @@ def test_arguments_follow_the_command_and_files_of_the_agent_stay_closed(machine
     with (machine.root / "held").open("w") as held:
         os.set_inheritable(held.fileno(), True)
         launch = machine.launch("sh", "-c", 'echo "$@"; pwd; ls /proc/self/fd', args=("sh", "a b", "c"))
-        run(end_of(machine.runtime(), launch))
+        run(run_to_exit(machine.runtime(), launch))
     listing = 3
     assert machine.said() == [f"stdout F {line}" for line in ("a b c", "/", 0, 1, 2, listing)]
 
 
 def test_a_container_is_not_started_twice(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
         launch = machine.shell("echo once >> $0/count; sleep 1000")
         assert await runtime.start(launch) == await runtime.start(launch)
@@ -104,27 +112,27 @@ def test_a_container_is_not_started_twice(machine: Machine):
         assert [found.id for found in await runtime.list_containers()] == [launch.id]
         await runtime.stop(launch.id, 0)
 
-    run(scene())
+    run(scenario())
     assert (machine.root / "count").read_text() == "once\n"
 
 
 def test_a_container_that_is_only_starting_is_there_already(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
         launch = machine.shell("sleep 1000")
         starting = asyncio.create_task(runtime.start(launch))
         while not (found := await runtime.list_containers()):
             await asyncio.sleep(0)
         assert [(each.id, each.exit) for each in found] == [(launch.id, None)]
-        assert begun(await starting) == launch.id
+        assert check_started(await starting) == launch.id
         await runtime.stop(launch.id, 0)
         assert (await runtime.wait(launch.id)).code == 137
 
-    run(scene())
+    run(scenario())
 
 
 def test_a_start_that_was_given_up_can_be_cleared_away(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
         launch = machine.shell("echo $$ > $0/pid; sleep 1000")
         starting = asyncio.create_task(runtime.start(launch))
@@ -134,96 +142,96 @@ def test_a_start_that_was_given_up_can_be_cleared_away(machine: Machine):
         await runtime.remove(launch.id)
         assert await runtime.list_containers() == ()
         if (machine.root / "pid").exists() and (machine.root / "pid").read_text():
-            assert not alive(machine.number("pid"))
+            assert not is_alive(machine.number("pid"))
 
-    run(scene())
+    run(scenario())
 
 
 def test_a_stop_asks_first(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
         script = "trap 'echo asked; exit 7' TERM; echo $$ > $0/pid; while :; do sleep 0.05; done"
-        container = begun(await runtime.start(machine.shell(script)))
+        container = check_started(await runtime.start(machine.shell(script)))
         await machine.written("pid")
         await runtime.stop(container, 60)
         exit = await runtime.wait(container)
         assert (exit.code, exit.signal) == (7, 0)
-        assert not alive(machine.number("pid"))
+        assert not is_alive(machine.number("pid"))
 
-    run(scene())
+    run(scenario())
     assert machine.said() == ["stdout F asked"]
 
 
-def test_whoever_does_not_listen_is_killed_with_everything_it_started(machine: Machine):
+def test_a_container_that_ignores_sigterm_is_killed_with_its_descendants(machine: Machine):
     """Also what has left its session and its parents, as daemons do."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
         daemon = "trap '' TERM HUP; echo $$ > $0/daemon; sleep 1000"
         script = (
             f"trap '' TERM; (setsid sh -c \"{daemon.replace('$', chr(92) + '$')}\" $0 &) ; "
             "sleep 1000 & echo $! > $0/child; echo $$ > $0/pid; sleep 1000; sleep 1000"
         )
-        container = begun(await runtime.start(machine.shell(script)))
+        container = check_started(await runtime.start(machine.shell(script)))
         await machine.written("daemon", "child", "pid")
         pids = [machine.number(name) for name in ("daemon", "child", "pid")]
-        assert all(map(alive, pids))
+        assert all(map(is_alive, pids))
         await runtime.stop(container, 0.2)
         exit = await runtime.wait(container)
         assert (exit.code, exit.signal, exit.reason) == (137, 9, "Error")
-        assert not any(map(alive, pids))
+        assert not any(map(is_alive, pids))
 
-    run(scene())
+    run(scenario())
 
 
 def test_when_the_first_process_ends_the_rest_is_ended(machine: Machine):
     script = (
         "(setsid sh -c 'echo $$ > '$0'/left; exec sleep 1000' &); while [ ! -s $0/left ]; do :; done; exit 5"
     )
-    exit = run(end_of(machine.runtime(), machine.shell(script)))
+    exit = run(run_to_exit(machine.runtime(), machine.shell(script)))
     assert (exit.code, exit.reason) == (5, "Error")
-    assert not alive(machine.number("left"))
+    assert not is_alive(machine.number("left"))
 
 
-def test_what_was_said_last_is_in_the_log_when_the_exit_is_known(machine: Machine):
-    run(end_of(machine.runtime(), machine.shell("seq 1 20000; echo done >&2")))
+def test_the_log_is_complete_when_the_exit_is_written(machine: Machine):
+    run(run_to_exit(machine.runtime(), machine.shell("seq 1 20000; echo done >&2")))
     assert machine.said()[-2:] in (["stdout F 20000", "stderr F done"], ["stderr F done", "stdout F 20000"])
     assert len(machine.said()) == 20001
 
 
 def test_signals_reach_the_first_process(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
         script = (
             "trap 'echo one' USR1; trap 'echo two; exit' HUP; echo 1 > $0/on; while :; do sleep 0.05; done"
         )
-        container = begun(await runtime.start(machine.shell(script)))
+        container = check_started(await runtime.start(machine.shell(script)))
         await machine.written("on")
-        keeper = machine.keeper_of(container)
-        os.kill(keeper, 10)
+        shim = machine.find_shim(container)
+        os.kill(shim, 10)
         await until(lambda: machine.said() == ["stdout F one"])
-        os.kill(keeper, 1)
+        os.kill(shim, 1)
         assert (await runtime.wait(container)).code == 0
 
-    run(scene())
+    run(scenario())
     assert machine.said() == ["stdout F one", "stdout F two"]
 
 
 def test_thirty_at_once(machine: Machine):
-    async def scene() -> list[int]:
+    async def scenario() -> list[int]:
         runtime = machine.runtime()
         launches = [machine.shell(f"echo {n}; exit {n}", name=f"c{n}") for n in range(30)]
-        exits = await asyncio.gather(*(end_of(runtime, launch) for launch in launches))
+        exits = await asyncio.gather(*(run_to_exit(runtime, launch) for launch in launches))
         return [exit.code for exit in exits]
 
-    assert run(scene()) == list(range(30))
+    assert run(scenario()) == list(range(30))
     assert [machine.said(f"c{n}") for n in range(30)] == [[f"stdout F {n}"] for n in range(30)]
 
 
 def test_many_may_wait_and_a_wait_may_be_given_up(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
-        container = begun(await runtime.start(machine.shell("sleep 1000")))
+        container = check_started(await runtime.start(machine.shell("sleep 1000")))
         waits = [asyncio.create_task(runtime.wait(container)) for _ in range(5)]
         await asyncio.sleep(0)
         waits[0].cancel()
@@ -231,11 +239,11 @@ def test_many_may_wait_and_a_wait_may_be_given_up(machine: Machine):
         exits = await asyncio.gather(*waits[1:])
         assert {exit.code for exit in exits} == {137}
 
-    run(scene())
+    run(scenario())
 
 
-def test_a_container_nobody_knows(machine: Machine):
-    async def scene() -> None:
+def test_an_unknown_container(machine: Machine):
+    async def scenario() -> None:
         runtime = machine.runtime()
         launch = machine.launch("true")
         await runtime.stop(launch.id, 10)
@@ -243,17 +251,17 @@ def test_a_container_nobody_knows(machine: Machine):
         exit = await runtime.wait(launch.id)
         assert (exit.code, exit.reason) == (137, "ContainerStatusUnknown")
 
-    run(scene())
+    run(scenario())
 
 
 def test_the_loop_of_the_services_does_it_too(machine: Machine):
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(end_of(machine.runtime(), machine.shell("exit 4"))).code == 4
+        assert runner.run(run_to_exit(machine.runtime(), machine.shell("exit 4"))).code == 4
 
 
-def test_nobody_else_can_look_at_what_a_container_was_given(machine: Machine):
+def test_the_files_of_a_container_are_private(machine: Machine):
     launch = machine.shell("exit 0", env={"TOKEN": "secret"})
-    run(end_of(machine.runtime(), launch))
+    run(run_to_exit(machine.runtime(), launch))
     home = machine.home(launch.id)
     assert stat.S_IMODE(machine.containers.stat().st_mode) == 0o700
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
@@ -280,22 +288,24 @@ def test_a_log_is_never_written_through_a_link(machine: Machine):
 
 
 @ROOT_ONLY
-def test_a_container_can_run_as_somebody_else(machine: Machine):
+def test_a_container_can_run_as_another_user(machine: Machine):
     launch = machine.launch("sh", "-c", "id -u; id -g; id -G; umask", user=4321, group=1234)
-    run(end_of(machine.runtime(), launch))
+    run(run_to_exit(machine.runtime(), launch))
     assert machine.said() == [f"stdout F {line}" for line in ("4321", "1234", "1234", "0022")]
 
 
 def test_removing_takes_everything_but_the_log(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
-        container = begun(await runtime.start(machine.shell("echo $$ > $0/pid; touch $TMPDIR/x; sleep 1000")))
+        container = check_started(
+            await runtime.start(machine.shell("echo $$ > $0/pid; touch $TMPDIR/x; sleep 1000"))
+        )
         await machine.written("pid")
         await runtime.remove(container)
-        assert not alive(machine.number("pid"))
+        assert not is_alive(machine.number("pid"))
         assert await runtime.list_containers() == ()
 
-    run(scene())
+    run(scenario())
     assert list(machine.containers.iterdir()) == []
     assert machine.log().exists()
     assert machine.launch("true").id.pod_uid == UID

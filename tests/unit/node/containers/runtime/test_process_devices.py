@@ -1,4 +1,4 @@
-"""Devices of containers that are processes: variables, hooks, and what cannot be given."""
+"""Devices of containers that are processes: variables, hooks, and unsupported edits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from dray.node.containers.runtime.base import ContainerStarted
 from dray.wire.cdi import ContainerEdits, DeviceNode, Hook, Mount
-from tests.unit.node.containers.runtime.machine import Machine, end_of, run
+from tests.unit.node.containers.runtime.machine import Machine, run, run_to_exit
 
 MOMENTS = ("createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
@@ -34,7 +34,7 @@ def test_variables_of_devices_win_and_stay_in_order(machine: Machine):
     launch = machine.launch(
         "sh", "-c", "echo $GPU $LINK $MODEL", env={"GPU": "none", "MODEL": "m"}, edits=edits
     )
-    run(end_of(machine.runtime(), launch))
+    run(run_to_exit(machine.runtime(), launch))
     assert machine.said() == ["stdout F 1 a=b m"]
 
 
@@ -43,7 +43,7 @@ def test_hooks_run_at_their_moments_with_the_state_of_the_container(machine: Mac
     script = f'echo "$1 $(cat) $NAME" >> {record}; [ $1 = startContainer ] && echo before >> {record}'
     edits = ContainerEdits(hooks=hooks(machine, script + "; true", env=("NAME=gpu",)))
     launch = machine.shell(f"echo container >> {record}; sleep 0.5", edits=edits)
-    assert run(end_of(machine.runtime(), launch)).code == 0
+    assert run(run_to_exit(machine.runtime(), launch)).code == 0
     lines = record.read_text().splitlines()
     told = {
         line.split()[0]: json.loads(line.split(" ", 1)[1].rpartition(" ")[0]) for line in lines if "{" in line
@@ -70,7 +70,7 @@ def test_hooks_run_at_their_moments_with_the_state_of_the_container(machine: Mac
 def test_a_hook_that_fails_keeps_the_container_from_running(machine: Machine, moment: str):
     script = f"[ $1 = {moment} ] && echo no such gpu >&2 && exit 4; echo $1 >> {machine.root}/order"
     edits = ContainerEdits(hooks=hooks(machine, script))
-    exit = run(end_of(machine.runtime(), machine.shell("echo ran > $0/ran", edits=edits)))
+    exit = run(run_to_exit(machine.runtime(), machine.shell("echo ran > $0/ran", edits=edits)))
     assert (exit.code, exit.reason) == (128, "StartError")
     assert exit.message == f"hook {moment}: `{machine.root}/hook` ended with code 4: no such gpu"
     assert not (machine.root / "ran").exists()
@@ -80,7 +80,7 @@ def test_a_hook_that_fails_keeps_the_container_from_running(machine: Machine, mo
 def test_a_hook_after_the_start_cannot_fail_the_container(machine: Machine):
     edits = ContainerEdits(hooks=hooks(machine, "case $1 in post*) exit 1;; esac"))
     launch = machine.shell("exit 0", edits=edits)
-    assert run(end_of(machine.runtime(), launch)).code == 0
+    assert run(run_to_exit(machine.runtime(), launch)).code == 0
     notes = (machine.home(launch.id) / "keeper.log").read_text()
     assert "hook poststart:" in notes
     assert "hook poststop:" in notes
@@ -90,13 +90,13 @@ def test_a_hook_that_takes_too_long_is_ended(machine: Machine):
     edits = ContainerEdits(
         hooks=(Hook(hook_name="createRuntime", path=program(machine, "slow", "exec sleep 1000"), timeout=1),)
     )
-    exit = run(end_of(machine.runtime(), machine.shell("exit 0", edits=edits)))
+    exit = run(run_to_exit(machine.runtime(), machine.shell("exit 0", edits=edits)))
     assert exit.message == f"hook createRuntime: `{machine.root}/slow` took too long and was killed"
 
 
 def test_a_hook_that_is_not_there_is_named(machine: Machine):
     edits = ContainerEdits(hooks=(Hook(hook_name="createRuntime", path="/no/such/hook"),))
-    exit = run(end_of(machine.runtime(), machine.shell("exit 0", edits=edits)))
+    exit = run(run_to_exit(machine.runtime(), machine.shell("exit 0", edits=edits)))
     assert exit.message == "hook createRuntime: cannot run `/no/such/hook`: No such file or directory"
 
 
@@ -104,12 +104,12 @@ def test_hooks_do_not_get_the_agents_variables(machine: Machine, monkeypatch: py
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "1")
     path = program(machine, "hook", f"/usr/bin/env > {machine.root}/env")
     edits = ContainerEdits(hooks=(Hook(hook_name="createRuntime", path=path, env=("A=1",)),))
-    assert run(end_of(machine.runtime(), machine.shell("exit 0", edits=edits))).code == 0
+    assert run(run_to_exit(machine.runtime(), machine.shell("exit 0", edits=edits))).code == 0
     variables = dict(line.split("=", 1) for line in (machine.root / "env").read_text().splitlines())
     assert set(variables) - {"PWD", "SHLVL", "_", "OLDPWD"} == {"A"}
 
 
-def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine):
+def test_edits_that_a_process_cannot_have_are_named_in_one_note(machine: Machine):
     edits = ContainerEdits(
         mounts=(
             Mount(host_path="/srv/lib", container_path="/usr/lib/gpu"),
@@ -121,14 +121,14 @@ def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine
         ),
     )
 
-    async def scene() -> ContainerStarted:
+    async def scenario() -> ContainerStarted:
         runtime = machine.runtime()
         answer = await runtime.start(machine.shell("exit 0", edits=edits))
         assert isinstance(answer, ContainerStarted)
         await runtime.wait(answer.id)
         return answer
 
-    assert run(scene()).notes == (
+    assert run(scenario()).notes == (
         "the process runtime cannot apply mount of `/srv/lib` at `/usr/lib/gpu`, "
         "device `/dev/zero` at `/dev/gpu0`",
     )
@@ -137,5 +137,5 @@ def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can join groups")
 def test_groups_of_devices_are_joined(machine: Machine):
     launch = machine.launch("id", "-G", edits=ContainerEdits(additional_gids=(44, 109)))
-    run(end_of(machine.runtime(), launch))
+    run(run_to_exit(machine.runtime(), launch))
     assert machine.said() == ["stdout F 0 44 109"]

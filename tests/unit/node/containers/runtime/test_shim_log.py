@@ -1,4 +1,4 @@
-"""The log that a keeper writes: entries of lines, parts of long ones, and files that start anew."""
+"""The log that a shim writes: entries, parts of long lines, and rotation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dray.node.containers.runtime.shim.log import MAX_LINE_BYTES, ContainerLogWriter
-from tests.unit.node.containers.runtime.machine import Machine, end_of, run
+from tests.unit.node.containers.runtime.machine import Machine, run, run_to_exit
 
 ENTRY = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([FP]) (.*)", re.DOTALL)
 
@@ -37,7 +37,7 @@ def test_lines_are_entries_whatever_pieces_they_come_in(tmp_path: Path):
     ]
 
 
-def test_a_long_line_is_told_in_parts(tmp_path: Path):
+def test_a_long_line_is_written_in_parts(tmp_path: Path):
     log = ContainerLogWriter(str(tmp_path / "log"), 1 << 30, 2)
     long = b"x" * (3 * MAX_LINE_BYTES + 5)
     log.write_chunk(b"stdout", long[:70000])
@@ -49,7 +49,7 @@ def test_a_long_line_is_told_in_parts(tmp_path: Path):
     assert max(len(text) for _, _, text in parts) == MAX_LINE_BYTES
 
 
-def test_a_log_starts_anew_when_it_is_long_and_the_oldest_goes(tmp_path: Path):
+def test_a_long_log_is_rotated_and_the_oldest_file_deleted(tmp_path: Path):
     log = ContainerLogWriter(str(tmp_path / "log"), 1000, 2)
     for number in range(100):
         log.write_chunk(b"stdout", b"%060d\n" % number)
@@ -72,7 +72,7 @@ def test_junk_and_endless_lines_of_a_real_process(machine: Machine):
         "head -c 100000 /dev/urandom > $0/junk; cat $0/junk; "
         "head -c 300000 /dev/zero | tr '\\0' y >&2; printf '\\n' >&2"
     )
-    assert run(end_of(machine.runtime(), machine.shell(script))).code == 0
+    assert run(run_to_exit(machine.runtime(), machine.shell(script))).code == 0
     found = entries(machine.log())
     out = b"".join(text + b"\n" * (tag == b"F") for stream, tag, text in found if stream == b"stdout")
     err = b"".join(text + b"\n" * (tag == b"F") for stream, tag, text in found if stream == b"stderr")
@@ -83,7 +83,7 @@ def test_junk_and_endless_lines_of_a_real_process(machine: Machine):
 def test_a_real_process_that_talks_without_end_leaves_three_files(machine: Machine):
     """Thirty-five MiB of talk in files of ten: what is kept is the end of it, without a gap."""
     line = "0123456789" * 10
-    assert run(end_of(machine.runtime(), machine.shell(f"seq -f '{line} %.0f' 1 350000"))).code == 0
+    assert run(run_to_exit(machine.runtime(), machine.shell(f"seq -f '{line} %.0f' 1 350000"))).code == 0
     folder = machine.log().parent
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     assert set(sizes) == {"0.log", "0.log.1", "0.log.2"}

@@ -1,4 +1,4 @@
-"""Where keepers come from: a process that may go away, and that must stay small."""
+"""The fork server of shims: replaced when it is killed, and small."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dray
 from dray.node.containers.runtime.shim import processes
-from tests.unit.node.containers.runtime.machine import Machine, alive, begun, run, until
+from tests.unit.node.containers.runtime.machine import Machine, check_started, is_alive, run, until
 
 LEAN = """
 import sys
@@ -35,8 +35,8 @@ HEAVY = {
 }
 
 
-def cradles() -> set[int]:
-    """The cradles of this process."""
+def fork_servers() -> set[int]:
+    """The fork servers of this process."""
     return {
         pid
         for pid, (parent, _, _) in processes.list_processes().items()
@@ -44,7 +44,7 @@ def cradles() -> set[int]:
     }
 
 
-def test_a_keeper_reads_nothing_heavy_and_nothing_else_of_dray():
+def test_a_shim_imports_no_heavy_module_and_nothing_else_of_dray():
     source = str(Path(dray.__file__).parent.parent)
     command = (sys.executable, "-I", "-S", "-c", LEAN, source)
     modules = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
@@ -54,52 +54,52 @@ def test_a_keeper_reads_nothing_heavy_and_nothing_else_of_dray():
     assert {name for name in ours if not name.startswith("dray.node.containers.runtime.shim")} == set()
 
 
-def test_a_cradle_that_was_killed_is_replaced_and_its_containers_go_on(machine: Machine):
-    async def scene() -> None:
+def test_a_killed_fork_server_is_replaced_and_its_containers_continue(machine: Machine):
+    async def scenario() -> None:
         runtime = machine.runtime()
-        before = cradles()
-        first = begun(await runtime.start(machine.shell("echo $$ > $0/pid; sleep 1000", name="a")))
+        before = fork_servers()
+        first = check_started(await runtime.start(machine.shell("echo $$ > $0/pid; sleep 1000", name="a")))
         await machine.written("pid")
-        (cradle,) = cradles() - before
-        os.kill(cradle, signal.SIGKILL)
-        await until(lambda: not alive(cradle))
-        second = begun(await runtime.start(machine.shell("exit 3", name="b")))
+        (fork_server,) = fork_servers() - before
+        os.kill(fork_server, signal.SIGKILL)
+        await until(lambda: not is_alive(fork_server))
+        second = check_started(await runtime.start(machine.shell("exit 3", name="b")))
         assert (await runtime.wait(second)).code == 3
         assert [found.exit for found in await runtime.list_containers() if found.id == first] == [None]
-        assert alive(machine.number("pid"))
+        assert is_alive(machine.number("pid"))
         await runtime.close()
 
-    run(scene())
+    run(scenario())
 
 
-def test_closing_ends_the_cradle_and_not_the_containers(machine: Machine):
-    async def scene() -> None:
-        before = cradles()
+def test_closing_ends_the_fork_server_and_not_the_containers(machine: Machine):
+    async def scenario() -> None:
+        before = fork_servers()
         runtime = machine.runtime()
-        container = begun(await runtime.start(machine.shell("echo $$ > $0/pid; sleep 1000")))
+        container = check_started(await runtime.start(machine.shell("echo $$ > $0/pid; sleep 1000")))
         await machine.written("pid")
-        (cradle,) = cradles() - before
+        (fork_server,) = fork_servers() - before
         await runtime.close()
-        await until(lambda: not alive(cradle))
-        assert alive(machine.number("pid"))
+        await until(lambda: not is_alive(fork_server))
+        assert is_alive(machine.number("pid"))
         assert (await machine.runtime().list_containers())[0].id == container
 
-    run(scene())
+    run(scenario())
 
 
-def test_an_agent_that_forgets_to_close_leaves_no_cradle(machine: Machine):
-    before = cradles()
+def test_an_agent_that_does_not_close_leaves_no_fork_server(machine: Machine):
+    before = fork_servers()
     run(machine.runtime().start(machine.shell("exit 0")))
     gc.collect()
-    run(until(lambda: cradles() <= before))
+    run(until(lambda: fork_servers() <= before))
 
 
 def test_a_closed_runtime_can_be_used_again(machine: Machine):
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = machine.runtime()
         for name in ("a", "b"):
-            container = begun(await runtime.start(machine.shell("exit 2", name=name)))
+            container = check_started(await runtime.start(machine.shell("exit 2", name=name)))
             assert (await runtime.wait(container)).code == 2
             await runtime.close()
 
-    run(scene())
+    run(scenario())

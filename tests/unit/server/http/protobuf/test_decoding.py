@@ -231,7 +231,7 @@ def test_an_entry_of_a_map_may_lack_its_value_or_its_key():
     assert decode(body("v1", "ConfigMap", raw))["data"] == {"a": "", "": "b"}
 
 
-def test_fields_that_nobody_knows_are_passed_over():
+def test_unknown_fields_are_ignored():
     raw = message((1, message((1, "a"), (99, "later"))), (77, 5))
     fixed = number(20 << 3 | 1) + b"12345678" + number(21 << 3 | 5) + b"1234"
     assert decode(body("v1", "Namespace", raw + fixed))["metadata"] == {"name": "a"}
@@ -254,7 +254,7 @@ def test_other_kinds_are_refused_with_what_to_do(api_version, kind):
     assert (refused.value.code, refused.value.reason) == (415, "UnsupportedMediaType")
 
 
-def test_an_encoding_that_nobody_reads_is_refused():
+def test_an_unknown_encoding_is_refused():
     with pytest.raises(ApiStatusError) as refused:
         decode(body("v1", "ConfigMap", b"", (3, "gzip")))
     assert refused.value.code == 415

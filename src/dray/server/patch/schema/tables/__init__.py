@@ -1,5 +1,5 @@
-"""The tables: which lists and maps of which kind are owned and merged how, as Kubernetes publishes it.
+"""Tables of which lists and maps of each kind are owned and merged how, as Kubernetes publishes it.
 
-Only facts live here, one module per family of kinds, and no code beyond the constructors of `shape`. A place
-that is not listed is plain, or a list replaced whole. `structure` reads the tables; nobody else does.
+It contains facts, one module per family of kinds, and must not contain code beyond the constructors of
+`field_structure`. A field that is not listed is plain, or an atomic list. Only `kind_structures` imports it.
 """

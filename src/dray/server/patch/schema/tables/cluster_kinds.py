@@ -1,4 +1,4 @@
-"""The kinds around a cluster: admission, extension, certificates, fairness, network and storage."""
+"""Structures of cluster kinds: admission, extension, certificates, flow control, network and storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of the core group beside pods, and those of RBAC, coordination and events."""
+"""Structures of the core group except pods, and of RBAC, coordination and events."""
 
 from __future__ import annotations
 

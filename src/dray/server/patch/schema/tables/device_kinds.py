@@ -1,4 +1,4 @@
-"""resource.k8s.io, and the kinds of our own."""
+"""Structures of resource.k8s.io, and of the kinds of dray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods, and the templates of pods that other kinds carry."""
+"""Structures of pods, and of the pod templates of other kinds."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _AFFINITY = define_struct(
     podAntiAffinity=_POD_AFFINITY,
 )
 
-# `containers` is in every pod, also in one that has none: nobody owns the list for filling it.
+# `containers` is present in every pod, also in one that has none: nobody owns the list for filling it.
 POD_SPEC: Structure = define_struct(
     affinity=_AFFINITY,
     containers=make_always_present(define_keyed_list("name", of=_CONTAINER)),

@@ -1,4 +1,4 @@
-"""What many kinds have: metadata, and selectors of nodes."""
+"""Structures that many kinds share: metadata, and node selectors."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ NODE_SELECTOR = make_atomic(define_struct(nodeSelectorTerms=define_atomic_list(A
 
 
 def define_kind(**parts: Structure) -> Structure:
-    """A whole object: its own parts, and metadata."""
+    """Define a whole object: its own parts, and metadata."""
     return define_struct(metadata=METADATA, **parts)

@@ -1,4 +1,4 @@
-"""The kinds that make pods: apps, batch, autoscaling, policy and scheduling."""
+"""Structures of the kinds that create pods: apps, batch, autoscaling, policy and scheduling."""
 
 from __future__ import annotations
 

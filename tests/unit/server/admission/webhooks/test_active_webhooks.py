@@ -1,4 +1,4 @@
-"""Configurations that stand in a store and came past no rules: older servers kept whatever they got."""
+"""Stored configurations that passed no validation: older servers stored whatever they got."""
 
 from __future__ import annotations
 
@@ -28,26 +28,28 @@ def stored(name: str, webhooks: Any) -> Put:
 
 async def hooks(*puts: Put) -> tuple[WebhookIndex, list[str]]:
     store = MemoryStore()
-    told: list[str] = []
+    unreadable: list[str] = []
     await store.txn([], puts)
     cache = WatchCache(store)
     await cache.resync()
-    found = WebhookIndex(cache, lambda name, _why: told.append(name))
+    found = WebhookIndex(cache, lambda name, _why: unreadable.append(name))
     await store.close()
-    return found, told
+    return found, unreadable
 
 
-def test_one_that_cannot_be_read_is_told_and_others_are_in_force():
-    async def story() -> None:
-        found, told = await hooks(stored("a", "nonsense"), stored("b", [{"name": "x.y.z", "strange": 1}]))
-        assert set(told) == {"a"}
+def test_a_malformed_configuration_is_reported_and_others_stay_active():
+    async def run_case() -> None:
+        found, unreadable = await hooks(
+            stored("a", "nonsense"), stored("b", [{"name": "x.y.z", "strange": 1}])
+        )
+        assert set(unreadable) == {"a"}
         assert [(hook.configuration, hook.name) for hook in found.webhooks] == [("b", "x.y.z")]
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
-def test_what_is_not_said_counts_as_its_default():
-    async def story() -> None:
+def test_absent_fields_have_their_defaults():
+    async def run_case() -> None:
         found, _ = await hooks(stored("a", [{"name": "x.y.z"}]))
         (hook,) = found.webhooks
         assert (hook.ignores_failure, hook.is_reinvoked, hook.mutating, hook.timeout_seconds) == (
@@ -57,15 +59,15 @@ def test_what_is_not_said_counts_as_its_default():
             10.0,
         )
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
 def test_nothing_is_sent_without_tls():
-    async def story() -> None:
+    async def run_case() -> None:
         url = {"url": "http://127.0.0.1:1/x"}
         found, _ = await hooks(stored("a", [{"name": "x.y.z", "clientConfig": url}, {"name": "x.y.w"}]))
         caller = WebhookClient(parse_addresses([]))
         for hook in found.webhooks:
             assert await caller.call(hook, b"{}", 1.0) == WebhookFailure("its address is not one of https")
 
-    asyncio.run(story())
+    asyncio.run(run_case())

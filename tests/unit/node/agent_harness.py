@@ -1,4 +1,4 @@
-"""A node agent of the tests: a real server and the agent in this process, and drivers that are objects."""
+"""A harness for the node agent: a real server and the agent in this process, with drivers as objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dray.server.http.requests import AUTHENTICATED, MASTERS, NODES
 
 NODE = "node-a"
 DRIVER = "gpu.example.com"
-LONGEST = 40.0
+TIMEOUT_SECONDS = 40.0
 POD, CLAIM, EVENT = (get_kind(name) for name in ("Pod", "ResourceClaim.resource.k8s.io", "Event"))
 
 Document = dict[str, Any]
@@ -42,7 +42,7 @@ Document = dict[str, Any]
 
 @dataclass
 class ToyDriver:
-    """A driver that notes what it is asked; `says` is what it answers instead of yes."""
+    """A driver that records its calls; `says` is the error of its replies."""
 
     name: str = DRIVER
     classic: bool = False
@@ -52,7 +52,7 @@ class ToyDriver:
     hold: asyncio.Event | None = None
     cdi: tuple[str, ...] = ()
     states: asyncio.Queue[Sequence[DeviceHealth]] | None = None
-    """What it streams about its devices; nothing without."""
+    """The health that it streams; no stream when None."""
     before_unprepare: Callable[[], Awaitable[None]] | None = None
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareOutcome]:
@@ -102,8 +102,8 @@ def pod(name: str, *containers: Document, claim: str = "", **spec: Any) -> Docum
     }
 
 
-class Stage:
-    """A server, its administrator, and agents of one node, one after the other."""
+class AgentHarness:
+    """A server, its administrator, and consecutive agents of one node."""
 
     def __init__(self, server: RunningServer, root: Path, driver: ToyDriver) -> None:
         self.server = server
@@ -124,7 +124,7 @@ class Stage:
 
     @asynccontextmanager
     async def agent(self, **changes: Any) -> AsyncIterator[NodeAgent]:
-        """An agent that works while the block lasts."""
+        """An agent inside the block."""
         agent = NodeAgent(self.own, replace(self.choices(), **changes))
         work = asyncio.create_task(agent.run())
         waiting = asyncio.create_task(agent.ready.wait())
@@ -214,33 +214,35 @@ class Stage:
 async def until(is_so: Callable[[], Awaitable[bool]], told: Callable[[], object] = lambda: "") -> None:
     """Wait until something is so."""
     try:
-        async with asyncio.timeout(LONGEST / 2):
+        async with asyncio.timeout(TIMEOUT_SECONDS / 2):
             while not await is_so():
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise AssertionError(told()) from None
 
 
-def played(folder: Path, work: Callable[[Stage], Awaitable[None]], driver: ToyDriver | None = None) -> None:
-    """Play something on a stage."""
+def run_on_node(
+    folder: Path, work: Callable[[AgentHarness], Awaitable[None]], driver: ToyDriver | None = None
+) -> None:
+    """Run a test with a server and a node."""
 
     async def main() -> None:
         async with (
-            asyncio.timeout(LONGEST),
+            asyncio.timeout(TIMEOUT_SECONDS),
             open_server(ServerProcessOptions(folder / "server", "memory:", port=0)) as up,
         ):
-            stage = Stage(up, folder / "node", driver or ToyDriver())
+            harness = AgentHarness(up, folder / "node", driver or ToyDriver())
             try:
-                await work(stage)
+                await work(harness)
             finally:
-                await _cleared(stage)
+                await _remove_containers(harness)
 
     asyncio.run(main())
 
 
-async def _cleared(stage: Stage) -> None:
-    """End every container; nothing of a test outlives it."""
-    runtime = ProcessRuntime(stage.root / "containers")
+async def _remove_containers(harness: AgentHarness) -> None:
+    """Remove every container, so that none outlives the test."""
+    runtime = ProcessRuntime(harness.root / "containers")
     for found in await runtime.list_containers():
         await runtime.remove(found.id)
     await runtime.close()

@@ -1,4 +1,4 @@
-"""A place where drivers register: short paths, a clock that is turned by hand, drivers in plain grpcio."""
+"""A harness for the plugin registry: short paths, a manual clock, drivers in plain grpcio."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def until(is_so: Callable[[], bool], told: Callable[[], object] = lambda: 
         raise AssertionError(told()) from None
 
 
-class Place:
-    """A registry, its directory, and the drivers in it."""
+class RegistryHarness:
+    """A registry, its directory, and its drivers."""
 
     def __init__(
         self, folder: Path, timeout: float, withdraw: Callable[[str], Awaitable[None]] | None
@@ -49,11 +49,11 @@ class Place:
         self.went: list[str] = []
         self.withdrawn: list[str] = []
         self._drivers: list[PlainDriver] = []
-        tempo = TimeSource(self.clock, self._sleep)
-        habits = DriverCallOptions(timeout=timeout, time_source=tempo, metrics=self.metrics)
+        time_source = TimeSource(self.clock, self._sleep)
+        call_options = DriverCallOptions(timeout=timeout, time_source=time_source, metrics=self.metrics)
         log = StructuredLogger(self._take, self.clock, level=LogLevel.DEBUG)
-        doorway = PluginRegistryOptions(self.registrations, grace=GRACE, timeout=0.5)
-        self.registry = PluginRegistry(doorway, habits, log=log, withdraw=withdraw or self._withdraw)
+        options = PluginRegistryOptions(self.registrations, grace=GRACE, timeout=0.5)
+        self.registry = PluginRegistry(options, call_options, log=log, withdraw=withdraw or self._withdraw)
         self.registry.add_listener(self.came.append, self.went.append)
 
     async def _sleep(self, _seconds: float) -> None:
@@ -109,12 +109,12 @@ class Place:
 
 
 @asynccontextmanager
-async def place(
+async def open_registry_harness(
     timeout: float = 20.0, withdraw: Callable[[str], Awaitable[None]] | None = None
-) -> AsyncIterator[Place]:
-    """A place that is gone afterwards."""
+) -> AsyncIterator[RegistryHarness]:
+    """A registry that is removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="dray-"))
-    made = Place(folder, timeout, withdraw)
+    made = RegistryHarness(folder, timeout, withdraw)
     try:
         yield made
     finally:

@@ -1,4 +1,4 @@
-"""Where a log ends is found from its end, however much is torn there."""
+"""The last line of a log is found from its end, however much is torn there."""
 
 from __future__ import annotations
 
