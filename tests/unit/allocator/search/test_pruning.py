@@ -16,10 +16,10 @@ from dray.allocator.search.backtracking import PRUNING_THRESHOLD
 from dray.allocator.search.candidates import get_candidate_set
 from dray.allocator.search.pruning import Pruner
 from dray.allocator.search.pruning.assignment import has_assignment
-from dray.allocator.search.pruning.model import iter_bits
 from dray.allocator.search.pruning.open_requests import OpenRequest
 from dray.allocator.search.pruning.prices import MIN_REQUESTS, DevicePrices
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, SearchPoint, Solved
+from dray.values.bit_masks import iter_bits
 from tests.brute.builders import (
     asking,
     budget,
