@@ -1,7 +1,7 @@
-"""What the beats of a search say about its dead ends.
+"""Checks of the dead ends in the trace of a search.
 
-Theory of operation: the beats tell the whole walk, so the picks in force at any dead end can be read off
-them: they are the picks at earlier points. With them, it can be asked whether a dead end says enough
+Theory of operation: the trace events contain the whole search, so the picks in force at any dead end can be
+read off them: they are the picks at earlier points. With them, it can be asked whether a dead end says enough
 (`accounted`), and whether it is one (`truly_dead`).
 """
 

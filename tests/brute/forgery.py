@@ -1,4 +1,4 @@
-"""Sound allocations made unsound, one forgery each, to see whether the referee notices.
+"""Valid allocations made invalid, one forgery each, to check that the verifier notices.
 
 A forgery changes the allocation (here) or the world around it (see `spoiling`) and names the rules of which
 one must be found broken. It answers None where it does not apply.

@@ -153,18 +153,18 @@ def agrees(bench: Bench) -> Iterator[str]:
 
 
 def agrees_without_pruning(bench: Bench) -> Iterator[str]:
-    """Foresight changes how long the search takes, not where it ends."""
+    """Pruning changes how long the search takes, not how it ends."""
     found = bench.answer(prune=False)
     if found != bench.expected:
         yield f"the plain search says {bench.expected}, the search without pruning {found}"
 
 
-def satisfies_the_referee(bench: Bench) -> Iterator[str]:
+def satisfies_the_verifier(bench: Bench) -> Iterator[str]:
     """Every solution is one by the rules."""
     results = results_of(bench.problem)
     if results is not None:
         for finding in verify(given(bench.problem), bench.problem.claims, results):
-            yield f"the referee: {finding}"
+            yield f"the verifier: {finding}"
 
 
 def given(problem: Problem) -> VerificationInput:
@@ -177,20 +177,20 @@ def order_does_not_matter(bench: Bench) -> Iterator[str]:
     if results_of(bench.problem) != results_of(mixed):
         yield "another order of the input gives another allocation"
     if bench.ask is not None and images(bench.events()) != images(Bench(mixed, bench.expected).events()):
-        yield "another order of the input gives another story"
+        yield "another order of the input gives another trace"
 
 
 def repeats_itself(bench: Bench) -> Iterator[str]:
-    """The same question has the same story, asked once, twice, or elsewhere."""
+    """The same problem has the same trace, searched once, twice, or with a new inventory."""
     first = images(bench.events())
     if first != images(bench.events()):
-        yield "the second search tells another story"
+        yield "the second search has another trace"
     if first != images(Bench(bench.problem, bench.expected).events()):
-        yield "a new inventory tells another story"
+        yield "a new inventory gives another trace"
 
 
 def images(events: list[TraceEvent]) -> list[str]:
-    """Beats as comparable values: wants and choices by name."""
+    """Events as comparable values: alternatives and choices by name."""
     return [_image(event) for event in events]
 
 
@@ -281,7 +281,7 @@ def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
         results = results_of(alone, bench.inventory)
         if results is not None:
             for finding in verify(given(alone), problem.claims, results):
-                yield f"{name}: the referee: {finding}"
+                yield f"{name}: the verifier: {finding}"
 
 
 Law = Callable[[Bench], Iterator[str]]
@@ -291,7 +291,7 @@ LAWS: dict[str, Law] = {
     for law in (
         agrees,
         agrees_without_pruning,
-        satisfies_the_referee,
+        satisfies_the_verifier,
         order_does_not_matter,
         repeats_itself,
         leaves_inputs_alone,
@@ -318,7 +318,7 @@ def broken_on_large(problem: Problem) -> tuple[str, list[str]]:
         if bench.ask is None:
             return "claim fault", []
         *_, plain = search(bench.ask, bench.view.shape, WALK, prune=False)
-        laws = [satisfies_the_referee, restores_the_partial_solution]
+        laws = [satisfies_the_verifier, restores_the_partial_solution]
         if not isinstance(plain, GaveUp):
             bench.expected = answer_of(bench.view, plain)
             laws.append(agrees)

@@ -60,7 +60,7 @@ def consumed(problem: Problem) -> list[dict[str, str]] | None:
 
 
 def told(problem: Problem) -> list[TraceEvent]:
-    """The beats of the search."""
+    """The trace events of the search."""
     return Bench(problem, ()).events()
 
 

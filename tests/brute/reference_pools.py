@@ -41,12 +41,12 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What a node sees: devices in order, whether a pool is broken, and all pages of each usable pool."""
+class VisiblePools:
+    """What a node sees: devices in order, whether a pool is broken, and the slices of each usable pool."""
 
     things: tuple[Thing, ...]
     broken: bool
-    pages: dict[tuple[str, str], tuple[ResourceSlice, ...]]
+    slices_by_pool: dict[tuple[str, str], tuple[ResourceSlice, ...]]
 
 
 def covers(holder: Any, node: Node) -> bool:
@@ -69,12 +69,12 @@ def seen(page: ResourceSlice, node: Node) -> list[Device] | None:
     return list(page.spec.devices) if covers(page.spec, node) else None
 
 
-def look(problem: Problem) -> Sight:
+def look(problem: Problem) -> VisiblePools:
     """Everything the first node of a problem sees."""
     node = problem.node
     pools = {(page.spec.driver, page.spec.pool.name) for page in problem.slices}
     usable: list[tuple[Any, list[Thing]]] = []
-    pages = {}
+    slices_by_pool = {}
     broken = False
     for driver, pool in pools:
         every = [page for page in problem.slices if (page.spec.driver, page.spec.pool.name) == (driver, pool)]
@@ -89,9 +89,9 @@ def look(problem: Problem) -> Sight:
             things = _things(visible, node)
             waits = any(device.binding_conditions for page in visible for device in page.spec.devices)
             usable.append(((driver, -(visible[0].spec.pool.priority or 0), waits, pool), things))
-            pages[driver, pool] = tuple(same)
+            slices_by_pool[driver, pool] = tuple(same)
         broken = broken or state == "broken"
-    return Sight(tuple(_walked(usable)), broken, pages)
+    return VisiblePools(tuple(_walked(usable)), broken, slices_by_pool)
 
 
 def _state(

@@ -71,7 +71,7 @@ class PlainSearch:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._classes = {item.metadata.name: item for item in problem.classes}
-        self._sight = look(problem)
+        self._visible = look(problem)
         self._steps = 0
         self._choices = [
             (c, [self._want(c, *alternative) for alternative in _alternatives(request)])
@@ -114,9 +114,9 @@ class PlainSearch:
         if not missing:
             yield from self._choose(index + 1, picks)
             return
-        for i in range(start, len(self._sight.things)):
+        for i in range(start, len(self._visible.things)):
             self._step()
-            thing = self._sight.things[i]
+            thing = self._visible.things[i]
             if self._in_use(thing, want, picks) or not self._matches(thing, want):
                 continue
             if self._is_unusable(thing, want) or self._is_refused(thing, want, picks):
@@ -125,10 +125,10 @@ class PlainSearch:
             yield from self._take(index, want, missing - 1, i + 1, taken)
 
     def _take_all(self, index: int, want: PlainWant, before: int, picks: Picks) -> Iterator[Picks]:
-        if self._sight.broken:
+        if self._visible.broken:
             return
         matching, fault = [], None
-        for thing in self._sight.things:
+        for thing in self._visible.things:
             self._step()
             try:
                 if self._matches(thing, want):
@@ -240,7 +240,7 @@ class PlainSearch:
     def _is_overdrawn(self, thing: Thing, picks: Picks) -> bool:
         """Whether a counter of the pool would be, or is, below nothing; a device is charged once."""
         pool = (thing.driver, thing.pool)
-        pages = self._sight.pages[pool]
+        pages = self._visible.slices_by_pool[pool]
         held = [device for page in pages for device in page.spec.devices if self._held((*pool, device.name))]
         names = {device.name for device in held}
         now = {pick.thing.device.name: pick.thing.device for pick in picks if _draws(pick, pool)}

@@ -26,7 +26,7 @@ from dray.placement.resource_requests import NO_REQUESTS, compute_requests
 from dray.placement.scheduling_cycle import Placement, Unschedulable, find_rejections, place_pod
 from dray.placement.snapshot import ClusterSnapshot
 from tests.tables import table
-from tests.unit.placement.pods_and_nodes import container, node, pending, pod, snapshot_of
+from tests.unit.placement.pods_and_nodes import container, node, pending_pod, pod, snapshot_of
 
 FOLDER = Path(__file__).parent / "placement"
 KEYS = {"case", "nodes", "held", "asks", "pod", "profile", "placed", "refused", "wakes"}
@@ -75,7 +75,7 @@ def cluster(case: dict[str, Any]) -> ClusterSnapshot:
 def test_case(case: dict[str, Any]) -> None:
     assert case.keys() <= KEYS
     profile = build_profile(parse_placement_options(case.get("profile")))
-    seen, who = cluster(case), pending(asked(case))
+    seen, who = cluster(case), pending_pod(asked(case))
     outcome = {
         name: each.rejection.reason for each in find_rejections(seen, who, profile) for name in each.nodes
     }

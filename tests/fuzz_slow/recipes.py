@@ -114,7 +114,7 @@ def _sized(size: int) -> list[str]:
 def _shares(genes: Genes) -> Built:
     """Shared devices with two capacities, and requests that pack them."""
     devices = []
-    for i, space in enumerate(genes["rooms"]):
+    for i, space in enumerate(genes["capacities"]):
         amounts = {"bw": space, "qp": _named(genes["pairs"], i)}
         devices.append(make.device(f"d{i}", shared=True, capacity=amounts, numa=i % 2))
     requests = [
@@ -128,7 +128,8 @@ def _shares(genes: Genes) -> Built:
 def _sets(genes: Genes) -> Built:
     """Devices that draw from two of several counter sets each."""
     sets = [
-        make.budget(f"s{i}", a=space, b=_named(genes["others"], i)) for i, space in enumerate(genes["rooms"])
+        make.budget(f"s{i}", a=space, b=_named(genes["others"], i))
+        for i, space in enumerate(genes["capacities"])
     ]
     devices = []
     for i, amount in enumerate(genes["amounts"]):
@@ -204,7 +205,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "shares": Family(
         {
-            "rooms": Gene(2, 8, 5, 90),
+            "capacities": Gene(2, 8, 5, 90),
             "pairs": Gene(1, 8, 4, 16),
             "amounts": Gene(4, 32, 1, 50),
             "queues": Gene(1, 12, 0, 4),
@@ -214,7 +215,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "sets": Family(
         {
-            "rooms": Gene(1, 6, 4, 12),
+            "capacities": Gene(1, 6, 4, 12),
             "others": Gene(1, 6, 4, 12),
             "amounts": Gene(8, 48, 1, 4),
             "places": Gene(1, 12, 0, 5),

@@ -17,7 +17,7 @@ LARGER = 600
 PACKED = 150
 QUICK = (
     "agrees",
-    "satisfies_the_referee",
+    "satisfies_the_verifier",
     "restores_the_partial_solution",
     "accounts_for_every_option",
     "nodes_do_not_mix",

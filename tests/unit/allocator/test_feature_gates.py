@@ -1,4 +1,4 @@
-"""The door of the allocator: what a closed gate drops, hides or refuses."""
+"""Gate filter of the allocator: what a disabled gate clears, withholds or refuses."""
 
 from __future__ import annotations
 

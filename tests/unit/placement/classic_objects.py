@@ -1,4 +1,4 @@
-"""Short words for classic claims, pods that use them, and nodes."""
+"""Builders of classic claims, of pods that use them, and of nodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def proposed(
     return classic(name, scheduling=scheduling)
 
 
-def pending(*claims: ClassicResourceClaim, uid: str = "p") -> PendingPod:
+def pending_pod(*claims: ClassicResourceClaim, uid: str = "p") -> PendingPod:
     """A pod that uses these claims."""
     pod = msgspec.convert({"metadata": {"name": "p", "namespace": "ns", "uid": uid}}, Pod)
     return PendingPod(pod, NO_REQUESTS, (), claims)

@@ -1,4 +1,4 @@
-"""Short words for pods, nodes and seats, in the field names of the wire."""
+"""Builders of pods, nodes and node states, with the field names of the API."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ def node_state(place: Node, *held: Pod) -> NodeState:
     return snapshot_of(place, needs={place.metadata.name: needs}).node_states[place.metadata.name]
 
 
-def pending(asked: Pod) -> PendingPod:
+def pending_pod(asked: Pod) -> PendingPod:
     """A pod to be placed."""
     return PendingPod(asked, compute_requests(asked))
 
 
 def pre_filter_result(plugin: SchedulingPlugin, asked: Pod, *nodes: Node) -> PreFilterResult | None:
-    """What a plugin thinks of a pod; the plugins tested with this never refuse the whole cluster."""
-    found = plugin.pre_filter(pending(asked), snapshot_of(*nodes))
+    """The result of a plugin for a pod; the plugins tested with this never reject the whole cluster."""
+    found = plugin.pre_filter(pending_pod(asked), snapshot_of(*nodes))
     assert not isinstance(found, PluginRejection)
     return found
 
 
 def find_rejection(plugin: SchedulingPlugin, asked: Pod, place: NodeState) -> PluginRejection | None:
-    """What a plugin tells one seat, by name or by filter."""
-    found = plugin.pre_filter(pending(asked), snapshot_of(place.node))
+    """The rejection of one node by a plugin, by name or by filter."""
+    found = plugin.pre_filter(pending_pod(asked), snapshot_of(place.node))
     assert not isinstance(found, PluginRejection)
     if found is None:
         return None
@@ -88,8 +88,8 @@ def find_rejection(plugin: SchedulingPlugin, asked: Pod, place: NodeState) -> Pl
 
 
 def scores_of(plugin: SchedulingPlugin, asked: Pod, places: Sequence[NodeState]) -> list[int]:
-    """The scores of seats, brought to 0..100."""
-    found = plugin.pre_filter(pending(asked), snapshot_of(*[place.node for place in places]))
+    """The normalised scores of nodes."""
+    found = plugin.pre_filter(pending_pod(asked), snapshot_of(*[place.node for place in places]))
     assert isinstance(found, PreFilterResult)
     assert found.score is not None
     return list(found.normalize_scores([found.score(place) for place in places]))

@@ -21,9 +21,9 @@ from dray.placement.scheduling_cycle import (
     place_pod,
 )
 from dray.placement.snapshot import ClusterSnapshot, NodeState
-from tests.unit.placement.pods_and_nodes import asking, node, node_state, pending, snapshot_of
+from tests.unit.placement.pods_and_nodes import asking, node, node_state, pending_pod, snapshot_of
 
-WHO = pending(asking())
+WHO = pending_pod(asking())
 NO = PluginRejection("Stub", "no", frozenset({Signal(Topic.RESOURCES)}))
 
 

@@ -1,4 +1,4 @@
-"""Photographs: seats, groups, and what stays the same between two of them."""
+"""Snapshots: node states, groups, and what two snapshots share."""
 
 from __future__ import annotations
 

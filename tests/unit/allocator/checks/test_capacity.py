@@ -153,7 +153,7 @@ def capacities(draw):
 @pytest.mark.req("K5075-082", "K5075-092")
 @given(held=capacities(), asked=st.none() | QUANTITIES)
 def test_rounding_is_the_smallest_allowed_amount(held, asked):
-    """Two ways to say it agree: whole nanos here, fractions in the referee; never less than asked."""
+    """Two implementations agree: integer nanos here, fractions in the verifier; never less than requested."""
     item = device("a", shared=True, capacity={"mem": held})
     found = compute_consumption(item, (("mem", asked.nanos),) if asked is not None else ())
     wanted = derive_consumption(item, {"mem": asked} if asked is not None else {})

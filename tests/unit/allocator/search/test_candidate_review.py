@@ -39,7 +39,7 @@ def test_the_review_reports_the_first_failing_rule_not_the_last():
 def test_the_review_names_the_point_that_took_a_candidate():
     ask, shape = asked(Cluster().node("node-a", "gpu-0"), claim(request("a"), request("b")))
     events = list(search(ask, shape))
-    first = events[0].pick  # type: ignore[union-attr] # the first beat takes the only device
+    first = events[0].pick  # type: ignore[union-attr] # the first event takes the only device
     dead = next(event for event in events if isinstance(event, DeadEnd))
     refusal = CandidateReview(ask, shape, [first]).find_refusals(dead.point)[0]
     assert refusal is not None

@@ -16,10 +16,10 @@ from dray.allocator.search.backtracking import PRUNING_THRESHOLD
 from dray.allocator.search.candidates import get_candidate_set
 from dray.allocator.search.pruning import Pruner
 from dray.allocator.search.pruning.assignment import has_assignment
-from dray.allocator.search.pruning.model import iter_bits
 from dray.allocator.search.pruning.open_requests import OpenRequest
 from dray.allocator.search.pruning.prices import MIN_REQUESTS, DevicePrices
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, SearchPoint, Solved
+from dray.values.bit_masks import iter_bits
 from tests.brute.builders import (
     asking,
     budget,
@@ -213,11 +213,11 @@ def test_partitions_at_one_place_of_equal_gpus_are_interchangeable(interleaved):
 
 
 def test_shares_without_slack_are_packed():
-    """Twelve shares fill four devices exactly; taking the first device with room goes wrong often."""
+    """Twelve shares fill four devices exactly; taking the first device with enough left goes wrong often."""
     amounts = (16, 33, 50, 10, 7, 11, 18, 31, 30, 29, 5, 50)
-    rooms = (68, 86, 63, 73)
+    capacities = (68, 86, 63, 73)
     slices = published(
-        *[device(f"d{i}", shared=True, capacity={"bw": space}) for i, space in enumerate(rooms)]
+        *[device(f"d{i}", shared=True, capacity={"bw": space}) for i, space in enumerate(capacities)]
     )
     requests = [request(f"r{i}", 1, capacity={"bw": amount}) for i, amount in enumerate(amounts)]
     found = ending(world(slices, claim(*requests)))

@@ -1,4 +1,4 @@
-"""The referee: sentences, and independence. What it finds is proven in tests/property."""
+"""The verifier: texts of findings, and independence of the search. tests/property prove what it finds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLICES = (published(device("a", shared=True, capacity={"mem": 4}), device("b", n
 
 
 def judgement(*claims, held=(), slices=SLICES):
-    """What the referee says of the allocation of a sound world when the world is another one now."""
+    """What the verifier finds in a valid allocation after the cluster changed."""
     results = allocated(world(SLICES, *claims))
     given = VerificationInput(tuple(slices), (device_class(),), tuple(held), node(), evaluate_toy)
     return [str(finding) for finding in verify(given, claims, results)]

@@ -11,7 +11,15 @@ from dray.allocator.search.resumable import TimeLimit
 from dray.cluster.live.explain import LiveExplainer, LiveExplanation
 from dray.gates import GateSet
 from dray.simulation.file_placement import build_inventory
-from tests.unit.simulation.cluster_text import allocated, bundle, claim, device_class, judge, pod, slice_of
+from tests.unit.simulation.cluster_text import (
+    allocated,
+    bundle,
+    claim,
+    device_class,
+    evaluator,
+    pod,
+    slice_of,
+)
 
 GPU = "gpu.example.com"
 
@@ -42,7 +50,7 @@ SMALL = (
 def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> LiveExplanation:
     cluster, door = bundle(SMALL + text), AllocatorGateFilter(GateSet.from_defaults())
     inquirer = LiveExplainer(
-        cluster, door, build_inventory(cluster, door, judge), only, TimeLimit(lambda: 0.0)
+        cluster, door, build_inventory(cluster, door, evaluator), only, TimeLimit(lambda: 0.0)
     )
     explain = inquirer.explain_pod if kind == "pod" else inquirer.explain_claim
     return explain(("default", name))
@@ -214,7 +222,7 @@ def test_what_was_given_up_once_is_not_searched_for_three_times() -> None:
     )
     door = AllocatorGateFilter(GateSet.from_defaults())
     limit = TimeLimit(lambda: float(next(seconds)), 3.0)
-    inquirer = LiveExplainer(cluster, door, build_inventory(cluster, door, judge), None, limit)
+    inquirer = LiveExplainer(cluster, door, build_inventory(cluster, door, evaluator), None, limit)
     inquiry = inquirer.explain_pod(("default", "p"))
     assert not inquiry.is_good
     assert inquiry.headline == "Pod default/p may or may not fit: the search gave up on node-a"

@@ -25,14 +25,14 @@ from dray.placement.pending_pod import PendingPod
 from dray.placement.plugins.classic_resources import NAME, ClassicResources, decide_next_step, post_filter
 from dray.placement.rejections import PluginRejection, Signal, Topic
 from dray.values.node_selectors import build_node_name_selector
-from tests.unit.placement.classic_objects import allocated, classic, node_state, pending, proposed
+from tests.unit.placement.classic_objects import allocated, classic, node_state, pending_pod, proposed
 
 req = pytest.mark.req
 ON_CLAIM = frozenset({Signal(Topic.CLAIM, "ns/c")})
 
 
 def result(*claims: ClassicResourceClaim) -> Any:
-    return ClassicResources().pre_filter(pending(*claims), None)  # type: ignore[arg-type]
+    return ClassicResources().pre_filter(pending_pod(*claims), None)  # type: ignore[arg-type]
 
 
 def refusals(who: PendingPod, *names: str) -> dict[str, PluginRejection]:
@@ -73,7 +73,7 @@ def test_a_claim_that_is_the_pods_already_may_be_on_its_way_out():
 @req("K3063-169")
 def test_pods_without_classic_claims_are_none_of_its_business():
     assert result() is None
-    assert decide_next_step(pending(), ["a"], "a") == ClassicClaimsReady()
+    assert decide_next_step(pending_pod(), ["a"], "a") == ClassicClaimsReady()
 
 
 # --- Filter ---
@@ -81,7 +81,7 @@ def test_pods_without_classic_claims_are_none_of_its_business():
 
 @req("K3063-108", "K3063-090")
 def test_an_allocated_claim_keeps_to_its_nodes():
-    refused = refusals(pending(allocated(node="a")), "a", "b")
+    refused = refusals(pending_pod(allocated(node="a")), "a", "b")
     assert refused == {
         "b": PluginRejection(
             NAME,
@@ -97,13 +97,13 @@ def test_both_places_of_the_nodes_are_read():
         phase="Allocated",
         scheduling={"driver": {"availableOnNodes": build_node_name_selector("a").to_document()}},
     )
-    assert refusals(pending(before_it_moved), "a", "b").keys() == {"b"}
-    assert refusals(pending(allocated()), "a", "b") == {}
+    assert refusals(pending_pod(before_it_moved), "a", "b").keys() == {"b"}
+    assert refusals(pending_pod(allocated()), "a", "b") == {}
 
 
 @req("K3063-036")
 def test_an_immediate_claim_on_the_wrong_node_has_a_reason():
-    (verdict,) = refusals(pending(allocated(node="a", mode="Immediate")), "b").values()
+    (verdict,) = refusals(pending_pod(allocated(node="a", mode="Immediate")), "b").values()
     assert verdict.reason == (
         "claim ns/c was allocated before this pod was known, and is not available on this node"
     )
@@ -132,12 +132,12 @@ def _rack(number: str) -> dict[str, Any]:
 
 def test_what_was_declined_is_over_once_the_claim_is_allocated():
     claim = classic(phase="Allocated", scheduling={"driver": {"unsuitableNodes": ["a"]}})
-    assert refusals(pending(claim), "a") == {}
+    assert refusals(pending_pod(claim), "a") == {}
 
 
 @req("K3063-113")
 def test_every_claim_that_refuses_a_node_is_remembered():
-    who = pending(allocated("x", "a"), allocated("y", "b"), allocated("z"))
+    who = pending_pod(allocated("x", "a"), allocated("y", "b"), allocated("z"))
     refused = refusals(who, "a", "b", "c")
     blamed = {
         name: sorted(signal.about for signal in verdict.wake_signals if signal.about)
@@ -152,7 +152,7 @@ def test_every_claim_that_refuses_a_node_is_remembered():
 @req("K3063-069", "K3063-083", "K3063-085", "K3063-111", "K3063-119")
 def test_a_pending_claim_gets_the_proposed_nodes_and_the_selected_one():
     claim = classic()
-    step = decide_next_step(pending(claim), ["b", "a", "c"], "b")
+    step = decide_next_step(pending_pod(claim), ["b", "a", "c"], "b")
     assert step == WaitForDrivers(
         (ProposeNodes(claim, ("b", "a", "c"), "b"),),
         PluginRejection(NAME, "waiting for the driver of claim ns/c to allocate it for node b", ON_CLAIM),
@@ -165,7 +165,7 @@ def test_a_pending_claim_gets_the_proposed_nodes_and_the_selected_one():
 
 def test_a_proposal_leaves_the_drivers_part_alone():
     claim = proposed("a", selected="a", declined=("a",))
-    step = decide_next_step(pending(claim), ["b"], "b")
+    step = decide_next_step(pending_pod(claim), ["b"], "b")
     assert isinstance(step, WaitForDrivers)
     scheduling = apply_action(step.actions[0]).status.scheduling
     assert scheduling is not None
@@ -176,21 +176,21 @@ def test_a_proposal_leaves_the_drivers_part_alone():
 def test_nothing_is_written_twice():
     claim = proposed("b", "a", selected="b")
     for order in (["b", "a"], ["a", "b"]):
-        step = decide_next_step(pending(claim), order, order[0])
+        step = decide_next_step(pending_pod(claim), order, order[0])
         assert isinstance(step, WaitForDrivers)
         assert step.actions == ()
         assert step.rejection.reason == "waiting for the driver of claim ns/c to allocate it for node b"
 
 
 def test_the_node_that_was_asked_for_stays_while_it_will_do():
-    step = decide_next_step(pending(proposed("a", "b", selected="a")), ["c", "b", "a"], "c")
+    step = decide_next_step(pending_pod(proposed("a", "b", selected="a")), ["c", "b", "a"], "c")
     assert isinstance(step, WaitForDrivers)
     assert [(each.potential_nodes, each.selected_node) for each in step.actions] == [(("a", "b", "c"), "a")]
 
 
 @req("K3063-040")
 def test_another_node_is_asked_for_when_the_driver_declined():
-    step = decide_next_step(pending(proposed("a", "b", selected="a", declined=("a",))), ["b"], "b")
+    step = decide_next_step(pending_pod(proposed("a", "b", selected="a", declined=("a",))), ["b"], "b")
     assert isinstance(step, WaitForDrivers)
     assert [(each.potential_nodes, each.selected_node) for each in step.actions] == [(("a", "b"), "b")]
 
@@ -198,14 +198,14 @@ def test_another_node_is_asked_for_when_the_driver_declined():
 @req("K3063-152")
 def test_a_node_the_driver_gave_up_is_asked_for_again_or_another():
     """The driver unset the node without declining it."""
-    step = decide_next_step(pending(proposed("a", "b")), ["b", "a"], "b")
+    step = decide_next_step(pending_pod(proposed("a", "b")), ["b", "a"], "b")
     assert isinstance(step, WaitForDrivers)
     assert step.actions[0].selected_node == "b"
 
 
 def told(*claims: ClassicResourceClaim, nodes: list[str]) -> tuple[dict[str, str], str]:
     """Which claim is asked for which node, with the words the pod gets."""
-    step = decide_next_step(pending(*claims), nodes, nodes[0])
+    step = decide_next_step(pending_pod(*claims), nodes, nodes[0])
     assert isinstance(step, WaitForDrivers)
     assert {each.potential_nodes for each in step.actions} <= {tuple(sorted(nodes)), ("a", "b", "c")}
     return {each.claim.metadata.name: each.selected_node for each in step.actions}, step.rejection.reason
@@ -216,7 +216,7 @@ def test_of_several_claims_one_without_declined_nodes_goes_first_and_alone():
     wanted, text = told(*new, nodes=["a", "b"])
     assert wanted == {"x": "a", "y": ""}
     assert text == "waiting for the driver of claim ns/x to allocate it for node a"
-    step = decide_next_step(pending(*new), ["a", "b"], "a")
+    step = decide_next_step(pending_pod(*new), ["a", "b"], "a")
     assert isinstance(step, WaitForDrivers)
     assert step.rejection.wake_signals == {Signal(Topic.CLAIM, "ns/x"), Signal(Topic.CLAIM, "ns/y")}
 
@@ -244,14 +244,14 @@ def test_a_node_that_is_no_longer_selected_is_unset():
 @req("K3063-037", "K3063-080", "K3063-120", "K3063-121")
 def test_a_pod_is_ready_when_all_its_claims_are_allocated():
     ours, free, pending = allocated("x", users=("p",)), allocated("y", "a"), classic("z")
-    who = pending(ours, free)
+    who = pending_pod(ours, free)
     assert decide_next_step(who, ["a"], "a") == ClassicClaimsReady((ReserveClassic(free, who.pod),))
-    assert isinstance(decide_next_step(pending(ours, free, pending), ["a"], "a"), WaitForDrivers)
+    assert isinstance(decide_next_step(pending_pod(ours, free, pending), ["a"], "a"), WaitForDrivers)
 
 
 @req("K3063-120", "K3063-122")
 def test_to_reserve_adds_the_pod_and_to_unreserve_removes_it():
-    who, shared = pending(), allocated(users=("other",), userLimit=2)
+    who, shared = pending_pod(), allocated(users=("other",), userLimit=2)
     held = apply_action(ReserveClassic(shared, who.pod))
     assert [user.uid for user in held.status.reserved_for] == ["other", "p"]
     assert apply_action(ReserveClassic(held, who.pod)) == held
@@ -279,7 +279,7 @@ def blaming(*names: str) -> list[PluginRejection]:
     ids=["free", "our own", "in use", "immediate", "deleted", "pending"],
 )
 def test_what_is_given_back_when_nothing_fits(claim, goes):
-    assert post_filter(pending(claim), blaming("c")) == ((RequestReallocation(claim),) if goes else ())
+    assert post_filter(pending_pod(claim), blaming("c")) == ((RequestReallocation(claim),) if goes else ())
 
 
 def test_what_is_given_back_has_no_users_and_waits_for_its_driver():
@@ -290,7 +290,7 @@ def test_what_is_given_back_has_no_users_and_waits_for_its_driver():
 
 
 def test_only_claims_that_kept_the_pod_from_a_node_are_given_back():
-    who = pending(allocated("x", "a"), allocated("y", "a"))
+    who = pending_pod(allocated("x", "a"), allocated("y", "a"))
     assert post_filter(who, []) == ()
     assert post_filter(who, [PluginRejection("NodeResourcesFit", "no", ON_CLAIM)]) == ()
     assert [each.claim.metadata.name for each in post_filter(who, blaming("y"))] == ["y"]
@@ -298,20 +298,20 @@ def test_only_claims_that_kept_the_pod_from_a_node_are_given_back():
 
 @req("K3063-116")
 def test_one_of_several_is_picked_by_the_turn():
-    who = pending(*(allocated(name, "a") for name in "xyz"))
+    who = pending_pod(*(allocated(name, "a") for name in "xyz"))
     picked = [post_filter(who, blaming("x", "y", "z"), turn) for turn in range(4)]
     assert [[each.claim.metadata.name for each in one] for one in picked] == [["x"], ["y"], ["z"], ["x"]]
 
 
 @req("K3063-117")
 def test_nothing_more_is_given_back_while_one_is_being_freed():
-    who = pending(allocated("x", "a"), classic("y", phase="Reallocate"))
+    who = pending_pod(allocated("x", "a"), classic("y", phase="Reallocate"))
     assert post_filter(who, blaming("x")) == ()
 
 
 def test_filter_and_post_filter_agree():
     """Two claims on different nodes keep the pod from all of them; either may go."""
-    who = pending(allocated("x", "a"), allocated("y", "b"))
+    who = pending_pod(allocated("x", "a"), allocated("y", "b"))
     verdicts = refusals(who, "a", "b").values()
     assert len(post_filter(who, verdicts, 0) + post_filter(who, verdicts, 1)) == 2
 
@@ -341,7 +341,7 @@ def test_a_resource_on_one_node_of_a_thousand_is_found(good):
     while True:
         declined = claim.status.scheduling.driver.unsuitable_nodes if claim.status.scheduling else ()
         feasible = [name for name in nodes if name not in declined]
-        step = decide_next_step(pending(claim), feasible, feasible[0])
+        step = decide_next_step(pending_pod(claim), feasible, feasible[0])
         assert isinstance(step, WaitForDrivers)
         (action,) = step.actions
         assert len(action.potential_nodes) <= MAX_NODES

@@ -15,7 +15,7 @@ from dray.placement.snapshot import ClusterSnapshot
 from tests.unit.placement.pods_and_nodes import (
     node,
     node_state,
-    pending,
+    pending_pod,
     pod,
     pre_filter_result,
     scores_of,
@@ -136,7 +136,7 @@ def test_what_was_found_is_remembered_until_a_node_changes() -> None:
     alternatives = choosy(preferred=((1, term(when("zone", "In", "1"))),), zone="1")
 
     def names(snapshot: ClusterSnapshot) -> frozenset[str] | None:
-        found = plugin.pre_filter(pending(alternatives), snapshot)
+        found = plugin.pre_filter(pending_pod(alternatives), snapshot)
         assert isinstance(found, PreFilterResult)
         return found.node_names
 
@@ -155,6 +155,6 @@ def test_it_does_not_remember_without_end(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(node_affinity, "MAX_CACHED", 2)
     plugin, seen = NodeAffinityPlugin(), snapshot_of(*NODES)
     for zone, expected in (("1", {"a", "b"}), ("2", {"c"}), ("3", set()), ("1", {"a", "b"})):
-        found = plugin.pre_filter(pending(choosy(zone=zone)), seen)
+        found = plugin.pre_filter(pending_pod(choosy(zone=zone)), seen)
         assert names_of(found) == expected
         assert len(plugin._cache.entries[1]) <= 2

@@ -1,4 +1,4 @@
-"""Room on nodes, and how full they are."""
+"""Free resources of nodes, and how full they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.placement.pods_and_nodes import (
     find_rejection,
     node,
     node_state,
-    pending,
+    pending_pod,
     pod,
     scores_of,
     snapshot_of,
@@ -83,7 +83,7 @@ def test_a_node_may_be_short_of_a_resource_that_is_not_requested() -> None:
 
 
 def test_nodes_with_the_same_shortage_get_the_same_reason() -> None:
-    found = PLUGIN.pre_filter(pending(asking(cpu="2")), snapshot_of(PLACE))
+    found = PLUGIN.pre_filter(pending_pod(asking(cpu="2")), snapshot_of(PLACE))
     assert found.filter is not None
     small = [
         node_state(node(allocatable={"cpu": str(cpu), "pods": "9"}), asking(cpu=str(cpu)))
@@ -203,7 +203,7 @@ def test_the_fuller_node_is_worse_or_better_as_chosen() -> None:
 
 
 def test_opinions_do_not_look_at_names() -> None:
-    found = PLUGIN.pre_filter(pending(asking(cpu="1")), snapshot_of(PLACE))
+    found = PLUGIN.pre_filter(pending_pod(asking(cpu="1")), snapshot_of(PLACE))
     assert isinstance(found, PreFilterResult)
     assert not found.by_node
     assert found.node_names is None

@@ -11,7 +11,7 @@ checks of the search as well. Leaving the model out changes how long a search ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dray.allocator.inventory.node_shapes import NodeShape
@@ -19,6 +19,7 @@ from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.candidates import CandidateSet
 from dray.allocator.search.pruning.demands import Demand, drop_dominated
 from dray.allocator.search.trace import Pick
+from dray.values.bit_masks import iter_bits
 
 ANY_VALUE = -1
 """The values a match constraint can still agree on before the first device is taken: all of them."""
@@ -350,11 +351,3 @@ def _find_above(levels: list[tuple[int, int]], rest: int) -> int:
         if amount > rest:
             return mask
     return 0
-
-
-def iter_bits(mask: int) -> Iterator[int]:
-    """The positions of the bits in a mask, in order."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
