@@ -1,4 +1,4 @@
-"""The claim controller against a real server: the life of claims from birth to end.
+"""The claim controller against a real server: claims from their creation to their deletion.
 
 It runs with the rights of its own role and no others, over every transport where that is cheap.
 """
@@ -172,7 +172,7 @@ async def failures(controllers: ControllerRunner) -> float:
 
 
 @pytest.mark.req("K3063-170", "K4816-114", "K3063-178")
-async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(tmp_path):
+async def test_a_claim_that_cannot_be_created_is_reported_and_tried_again(tmp_path):
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

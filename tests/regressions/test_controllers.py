@@ -66,9 +66,9 @@ async def test_c02_the_list_of_claims_in_a_pods_status_never_flaps(tmp_path):
     async with world(WAY, tmp_path) as here:
         seen: list[tuple[Any, ...]] = []
         async with here.controlled() as controllers:
-            sights = controllers._shared_informers
-            assert sights is not None
-            sights.pods.listen(updated=lambda _old, new: seen.append(new.status.resource_claim_statuses))
+            informers = controllers._shared_informers
+            assert informers is not None
+            informers.pods.listen(updated=lambda _old, new: seen.append(new.status.resource_claim_statuses))
             entries = [by_template(f"e{number}") for number in range(4)]
             await here.make(template("t"), pod("p", *entries))
             names = await here.until_recorded("p", 4)
@@ -145,9 +145,9 @@ async def test_c06_a_template_with_annotations_stays_as_it_is(tmp_path):
         for number in range(5):
             await here.until_recorded(f"p-{number}")
         assert await here.client.get(ResourceClaimTemplate, "t", "default") == before
-        sights = controllers._shared_informers
-        assert sights is not None
-        kept = sights.templates.get("t", "default")
+        informers = controllers._shared_informers
+        assert informers is not None
+        kept = informers.templates.get("t", "default")
         assert kept is not None
         assert kept.spec.metadata.annotations == {"a": "b"}
 
@@ -223,7 +223,7 @@ async def test_c11_a_pod_that_something_else_placed_gets_its_reservation(tmp_pat
         assert [each.name for each in reserved.status.reserved_for] == ["p"]
 
 
-async def test_c11_a_pod_that_was_placed_without_devices_is_told(tmp_path):
+async def test_c11_a_pod_that_was_placed_without_devices_gets_an_event(tmp_path):
     async with world(WAY, tmp_path) as here, here.controlled():
         await here.make(template("t"), pod("p", by_template(), nodeName="node-a"))
         (told,) = await here.until(lambda: here.told("FailedResourceClaimReservation"))

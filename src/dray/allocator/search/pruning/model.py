@@ -93,7 +93,7 @@ class PruningModel:
         self,
         choice: RequestChoice,
         candidate_sets: Mapping[RequestAlternative, CandidateSet],
-        numbers: Mapping[ClaimConstraint, int],
+        numbers: dict[ClaimConstraint, int],
     ) -> None:
         """Add the demands of a choice, and whether it may reach a device that cannot be evaluated."""
         demands, faulty = [], False
