@@ -78,17 +78,14 @@ class PruningModel:
         self.faulty: list[bool] = []
         """Whether the search may reach a device that cannot be evaluated in this choice: it ends there."""
         for choice in allocation_request.choices:
-            self.demands.append(
-                tuple(
-                    Demand(choice, alternative, candidate_sets[alternative], shape, numbers)
-                    for alternative in choice.alternatives
-                )
-            )
+            demands = [
+                Demand(choice, each, candidate_sets[each], shape, numbers) for each in choice.alternatives
+            ]
+            self.demands.append(tuple(demands))
             self.faulty.append(
                 any(
-                    candidate_sets[alternative].faulty
-                    & (-1 if alternative.takes_all or alternative.admin else ~shape.taken)
-                    for alternative in choice.alternatives
+                    candidate_sets[each].faulty & (-1 if each.takes_all or each.admin else ~shape.taken)
+                    for each in choice.alternatives
                 )
             )
         self.may_exceed_limit = self._may_exceed()
