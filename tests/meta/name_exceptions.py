@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 PARTICIPLES: dict[str, str] = {
+    "src/dray/api/fields.py:required": "Kubernetes calls this kind of field error `Required`",
     "src/dray/driver/base.py:changed": "author API: drivers call `self.changed()`",
+    "src/dray/telemetry/logs.py:warning": "the name that `logging` gives this method",
 }
 """Function (path and name) to the reason why it is called like this."""
 

@@ -255,7 +255,7 @@ ALLOWED = {
     "give its word for a claim of an extended resource": (None, preparation("n1", "mine-extended")),
     "take its word back": (preparation("n1"), None),
     "take its word back when the pod is gone": (preparation("n1", "long-gone"), None),
-    "show that it lives": (None, LEASE),
+    "renew its lease": (None, LEASE),
     "tell an event": (None, thing("v1", "Event", "e", "a")),
 }
 
