@@ -32,12 +32,12 @@ def test_a_node_that_does_not_say_what_is_left_gives_what_it_has() -> None:
     assert read_traits(bare).allocatable == {}
 
 
-def test_nothing_new_is_the_same_photograph() -> None:
+def test_no_change_gives_the_same_snapshot() -> None:
     snapshot = snapshot_of(node("a"))
     assert snapshot.apply_changes(STOCK, {}) is snapshot
 
 
-def test_the_next_photograph_shares_what_stayed() -> None:
+def test_the_next_snapshot_shares_what_is_unchanged() -> None:
     first = snapshot_of(node("a"), node("b"), node("c", unschedulable=True))
     second = first.apply_changes(STOCK, {"a": (first.nodes["a"], NEEDS)})
     assert second.node_states["c"] is first.node_states["c"]
