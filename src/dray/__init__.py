@@ -1,9 +1,8 @@
-"""Dynamic Resource Allocation, whole, in Python.
+"""Dynamic Resource Allocation (DRA) of Kubernetes in Python.
 
-This package holds the rooms of dray, from the exception tree at the bottom to the command line at the top;
-every room says in its own charter what it is for. Nothing but the version number lives in this file, so that
-importing one room never drags in another. Anybody may import `dray`; which room may import which is written
-in `pyproject.toml` under `tool.importlinter` and checked by `make lint`.
+This package contains the packages of dray, from the exception tree at the bottom to the command line at the
+top. This file contains only the version number, so that importing one package never imports another. Everyone
+may import `dray`; pyproject.toml lists which package may import which.
 """
 
 __version__ = "0.1.0.dev0"

@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from tests.brute.laws import broken_laws, broken_on_large, plain_answer
-from tests.brute.plain import TooLarge
+from tests.brute.reference_search import TooLarge
 from tests.brute.structured import draw_numbered
 
 SHOWN = 10

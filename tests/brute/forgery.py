@@ -1,4 +1,4 @@
-"""Sound allocations made unsound, one forgery each, to see whether the referee notices.
+"""Valid allocations made invalid, one forgery each, to check that the verifier notices.
 
 A forgery changes the allocation (here) or the world around it (see `spoiling`) and names the rules of which
 one must be found broken. It answers None where it does not apply.
@@ -15,8 +15,8 @@ from msgspec.structs import replace as changed
 from dray.allocator.verify import AllocationRule
 from dray.api.resource import DeviceAllocationConfiguration
 from dray.values.node_selectors import build_node_name_selector
-from tests.brute import making as make
-from tests.brute.asking import opaque
+from tests.brute import builders as make
+from tests.brute.config_builders import opaque
 from tests.brute.problem import Problem
 
 Results = tuple[Any, ...]

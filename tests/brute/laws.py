@@ -29,10 +29,10 @@ from dray.allocator.search.backtracking import search
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, SearchProgress, Solved, TraceEvent
 from dray.allocator.verify import VerificationInput, verify
 from dray.errors import UnanswerableClaimError
-from tests.brute.deadends import accounted, truly_dead
-from tests.brute.plain import ClaimFault, DeviceFault, Picks, PlainSearch, TooLarge
+from tests.brute.dead_ends import accounted, truly_dead
 from tests.brute.problem import Problem
-from tests.brute.toyjudge import ReadingToyJudge, judged
+from tests.brute.reference_search import ClaimFault, DeviceFault, Picks, PlainSearch, TooLarge
+from tests.brute.toy_selectors import GroupingToyEvaluator, evaluate_toy
 
 Answer = tuple[Any, ...]
 """What came out, as a plain value: ("solved", picks), ("none",), ("fault", device) or ("claim fault",)."""
@@ -96,8 +96,8 @@ def answer_of(view: NodeView, ending: TraceEvent) -> Answer:
 
 
 def _place(view: NodeView, candidate: int) -> tuple[str, str, str]:
-    shelf, position = view.locate_device(candidate)
-    return (*shelf.pool, shelf.names[position])
+    pool_view, position = view.locate_device(candidate)
+    return (*pool_view.pool, pool_view.names[position])
 
 
 class Bench:
@@ -106,35 +106,37 @@ class Bench:
     def __init__(self, problem: Problem, expected: Answer | None = None) -> None:
         self.problem = problem
         self.expected = plain_answer(problem) if expected is None else expected
-        self.stock = stock_of(problem)
-        self.view = self.stock.get_node_view(problem.node)
+        self.inventory = inventory_of(problem)
+        self.view = self.inventory.get_node_view(problem.node)
         self.ask: Any = None
         with suppress(UnanswerableClaimError):
-            self.ask = normalize_claims(problem.claims, self.stock.classes.get)
+            self.ask = normalize_claims(problem.claims, self.inventory.classes.get)
 
-    def beats(self, *, prune: bool = True) -> list[TraceEvent]:
+    def events(self, *, prune: bool = True) -> list[TraceEvent]:
         """What a search tells; how often it paused depends on what was known before, so that is left out."""
         if self.ask is None:
             return []
         told = search(self.ask, self.view.shape, prune=prune)
-        return [beat for beat in told if not isinstance(beat, SearchProgress)]
+        return [event for event in told if not isinstance(event, SearchProgress)]
 
     def answer(self, *, prune: bool = True) -> Answer:
         if self.ask is None:
             return ("claim fault",)
-        return answer_of(self.view, self.beats(prune=prune)[-1])
+        return answer_of(self.view, self.events(prune=prune)[-1])
 
 
-def stock_of(problem: Problem) -> DeviceInventory:
+def inventory_of(problem: Problem) -> DeviceInventory:
     return DeviceInventory(
-        problem.slices, problem.classes, DeviceUsage.from_claims(problem.held), ReadingToyJudge()
+        problem.slices, problem.classes, DeviceUsage.from_claims(problem.held), GroupingToyEvaluator()
     )
 
 
-def results_of(problem: Problem, stock: DeviceInventory | None = None) -> Any:
+def results_of(problem: Problem, inventory: DeviceInventory | None = None) -> Any:
     """The allocations of a problem, if it has any."""
     try:
-        found = allocate(stock or stock_of(problem), problem.claims, problem.node, new_share_id=share_ids())
+        found = allocate(
+            inventory or inventory_of(problem), problem.claims, problem.node, new_share_id=share_ids()
+        )
     except UnanswerableClaimError:
         return None
     return found.results if isinstance(found, SuccessfulAllocation) else None
@@ -151,22 +153,22 @@ def agrees(bench: Bench) -> Iterator[str]:
 
 
 def agrees_without_pruning(bench: Bench) -> Iterator[str]:
-    """Foresight changes how long the search takes, not where it ends."""
+    """Pruning changes how long the search takes, not how it ends."""
     found = bench.answer(prune=False)
     if found != bench.expected:
         yield f"the plain search says {bench.expected}, the search without pruning {found}"
 
 
-def satisfies_the_referee(bench: Bench) -> Iterator[str]:
+def satisfies_the_verifier(bench: Bench) -> Iterator[str]:
     """Every solution is one by the rules."""
     results = results_of(bench.problem)
     if results is not None:
         for finding in verify(given(bench.problem), bench.problem.claims, results):
-            yield f"the referee: {finding}"
+            yield f"the verifier: {finding}"
 
 
 def given(problem: Problem) -> VerificationInput:
-    return VerificationInput(problem.slices, problem.classes, problem.held, problem.node, judged)
+    return VerificationInput(problem.slices, problem.classes, problem.held, problem.node, evaluate_toy)
 
 
 def order_does_not_matter(bench: Bench) -> Iterator[str]:
@@ -174,31 +176,31 @@ def order_does_not_matter(bench: Bench) -> Iterator[str]:
     mixed = bench.problem.shuffled(Random(1))
     if results_of(bench.problem) != results_of(mixed):
         yield "another order of the input gives another allocation"
-    if bench.ask is not None and images(bench.beats()) != images(Bench(mixed, bench.expected).beats()):
-        yield "another order of the input gives another story"
+    if bench.ask is not None and images(bench.events()) != images(Bench(mixed, bench.expected).events()):
+        yield "another order of the input gives another trace"
 
 
 def repeats_itself(bench: Bench) -> Iterator[str]:
-    """The same question has the same story, asked once, twice, or elsewhere."""
-    first = images(bench.beats())
-    if first != images(bench.beats()):
-        yield "the second search tells another story"
-    if first != images(Bench(bench.problem, bench.expected).beats()):
-        yield "a new stock tells another story"
+    """The same problem has the same trace, searched once, twice, or with a new inventory."""
+    first = images(bench.events())
+    if first != images(bench.events()):
+        yield "the second search has another trace"
+    if first != images(Bench(bench.problem, bench.expected).events()):
+        yield "a new inventory gives another trace"
 
 
-def images(beats: list[TraceEvent]) -> list[str]:
-    """Beats as comparable values: wants and choices by name."""
-    return [_image(beat) for beat in beats]
+def images(events: list[TraceEvent]) -> list[str]:
+    """Events as comparable values: alternatives and choices by name."""
+    return [_image(event) for event in events]
 
 
-def _image(beat: Any) -> str:
-    told = {name: getattr(beat, name) for name in beat.__struct_fields__}
+def _image(event: Any) -> str:
+    told = {name: getattr(event, name) for name in event.__struct_fields__}
     picks = [told.pop("pick")] if "pick" in told else told.pop("picks", ())
     points = [pick.point for pick in picks] + ([told.pop("point")] if "point" in told else [])
     places = [(point.choice.index, point.alternative.name, point.device_index) for point in points]
     taken = [(pick.candidate, sorted((pick.consumed or {}).items())) for pick in picks]
-    return f"{type(beat).__name__} {places} {taken} {sorted(told.items(), key=str)}"
+    return f"{type(event).__name__} {places} {taken} {sorted(told.items(), key=str)}"
 
 
 def leaves_inputs_alone(bench: Bench) -> Iterator[str]:
@@ -244,42 +246,42 @@ def restores_the_partial_solution(bench: Bench) -> Iterator[str]:
     """Every rewind restores exactly the facts from before; at the end no fact is left."""
     WatchedSolution.made = []
     with patch.object(candidate_checks, "PartialSolution", WatchedSolution):
-        beats = bench.beats()
+        events = bench.events()
     for solution in WatchedSolution.made:
         yield from solution.complaints
         left = {name: table for name, table in copy_facts(solution).items() if table}
-        if beats and isinstance(beats[-1], Exhausted) and (left or solution.undo_log):
+        if events and isinstance(events[-1], Exhausted) and (left or solution.undo_log):
             yield f"after a search without a result the partial solution still holds {left}"
 
 
 def accounts_for_every_option(bench: Bench) -> Iterator[str]:
     """A dead end says of every candidate why it was not taken there."""
     if bench.ask is not None:
-        yield from accounted(bench.ask, bench.view, bench.beats(prune=False))
+        yield from accounted(bench.ask, bench.view, bench.events(prune=False))
 
 
 def dead_ends_are_dead(bench: Bench) -> Iterator[str]:
     """No solution of the plain search goes through a dead end."""
     if bench.ask is not None and bench.expected[0] in ("none", "solved"):
         for prune in (True, False):
-            yield from truly_dead(bench.problem, bench.view, bench.beats(prune=prune))
+            yield from truly_dead(bench.problem, bench.view, bench.events(prune=prune))
 
 
 def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
-    """Nodes that share a stock, and perhaps a shape, each get the answer they would get alone."""
+    """Nodes that share a inventory, and perhaps a shape, each get the answer they would get alone."""
     problem = bench.problem
     if bench.ask is None or len(problem.nodes) < 2:
         return
     one = {node.metadata.name: problem.seen_from(node) for node in problem.nodes}
-    for view, ending in search_nodes(bench.stock, bench.ask, problem.nodes):
+    for view, ending in search_nodes(bench.inventory, bench.ask, problem.nodes):
         alone = one[view.node.metadata.name]
         if answer_of(view, ending) != plain_answer(alone):
             yield f"{view.node.metadata.name}: {answer_of(view, ending)}, alone {plain_answer(alone)}"
     for name, alone in one.items():
-        results = results_of(alone, bench.stock)
+        results = results_of(alone, bench.inventory)
         if results is not None:
             for finding in verify(given(alone), problem.claims, results):
-                yield f"{name}: the referee: {finding}"
+                yield f"{name}: the verifier: {finding}"
 
 
 Law = Callable[[Bench], Iterator[str]]
@@ -289,7 +291,7 @@ LAWS: dict[str, Law] = {
     for law in (
         agrees,
         agrees_without_pruning,
-        satisfies_the_referee,
+        satisfies_the_verifier,
         order_does_not_matter,
         repeats_itself,
         leaves_inputs_alone,
@@ -316,7 +318,7 @@ def broken_on_large(problem: Problem) -> tuple[str, list[str]]:
         if bench.ask is None:
             return "claim fault", []
         *_, plain = search(bench.ask, bench.view.shape, WALK, prune=False)
-        laws = [satisfies_the_referee, restores_the_partial_solution]
+        laws = [satisfies_the_verifier, restores_the_partial_solution]
         if not isinstance(plain, GaveUp):
             bench.expected = answer_of(bench.view, plain)
             laws.append(agrees)

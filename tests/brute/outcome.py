@@ -9,10 +9,10 @@ from dray.allocator.refusals import Refusal
 from dray.allocator.search.trace import DeadEnd, TraceEvent
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from tests.brute import making as make
+from tests.brute import builders as make
 from tests.brute.laws import Bench, broken_laws, results_of
-from tests.brute.plain import TooLarge
 from tests.brute.problem import Problem
+from tests.brute.reference_search import TooLarge
 
 ANY = (make.device_class("any"),)
 
@@ -60,8 +60,8 @@ def consumed(problem: Problem) -> list[dict[str, str]] | None:
 
 
 def told(problem: Problem) -> list[TraceEvent]:
-    """The beats of the search."""
-    return Bench(problem, ()).beats()
+    """The trace events of the search."""
+    return Bench(problem, ()).events()
 
 
 def ending(problem: Problem) -> Any:
@@ -73,13 +73,15 @@ def refusals(problem: Problem) -> dict[str, Refusal]:
     """What was refused in dead ends by a rule across picks, by device."""
     bench = Bench(problem, ())
     found = {}
-    for beat in bench.beats():
-        for candidate, refusal in beat.refused if isinstance(beat, DeadEnd) else ():
-            shelf, position = bench.view.locate_device(candidate)
-            found[shelf.names[position]] = refusal
+    for event in bench.events():
+        for candidate, refusal in event.refused if isinstance(event, DeadEnd) else ():
+            pool_view, position = bench.view.locate_device(candidate)
+            found[pool_view.names[position]] = refusal
     return found
 
 
 def shortages(problem: Problem) -> list[Refusal]:
     """What was lacking altogether in dead ends."""
-    return [beat.blocker for beat in told(problem) if isinstance(beat, DeadEnd) and beat.blocker is not None]
+    return [
+        event.blocker for event in told(problem) if isinstance(event, DeadEnd) and event.blocker is not None
+    ]

@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from dray.allocator.verify import AllocationRule
 from dray.api.resource import DeviceTaint
-from tests.brute import making as make
+from tests.brute import builders as make
 from tests.brute.forgery import Case, Forgeries, first
 
 SPOILINGS = Forgeries()

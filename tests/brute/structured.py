@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from dray.api.resource import DeviceRequest, ResourceClaim, ResourceSlice
-from tests.brute import making as make
-from tests.brute.drawing import LARGE, SMALL, draw
+from tests.brute import builders as make
+from tests.brute.generators import LARGE, SMALL, draw
 from tests.brute.problem import Problem
 
 CLASSES = (

@@ -219,8 +219,8 @@ def device_class(name: str, said: Any) -> Document:
 def claim(name: str, said: Any) -> Document:
     """A claim: a want and its rules on a line, requests by name, `requests` with more, or in full."""
     if isinstance(said, str):
-        want, *rules = re.split(r", (?=same |different )", said)
-        return claim(name, {"requests": {want.split()[0]: want}, "rules": rules})
+        alternative, *rules = re.split(r", (?=same |different )", said)
+        return claim(name, {"requests": {alternative.split()[0]: alternative}, "rules": rules})
     if "apiVersion" in said:
         return {**said, "metadata": {"namespace": NAMESPACE, "name": name}}
     if "spec" in said:
@@ -238,7 +238,10 @@ def claim(name: str, said: Any) -> Document:
 def _request(name: str, said: Any) -> Document:
     if isinstance(said, str):
         return {"name": name, "exactly": _want(said)}
-    subs = [{"name": sub, **(_want(want) if isinstance(want, str) else want)} for sub, want in said.items()]
+    subs = [
+        {"name": sub, **(_want(alternative) if isinstance(alternative, str) else alternative)}
+        for sub, alternative in said.items()
+    ]
     return {"name": name, "firstAvailable": subs}
 
 

@@ -167,10 +167,10 @@ class CaseRunner:
         except UnanswerableClaimError as fault:
             return _build_outcome(diagnose_fault(fault, claims), invalid), ()
         slices = tuple(gate_filter.admit_slices(cluster.slices))
-        stock = DeviceInventory(
+        inventory = DeviceInventory(
             slices, cluster.classes, DeviceUsage.from_claims(held), gate_filter.build_selector_evaluator()
         )
-        diagnosis = diagnose(stock, admitted, cluster.nodes)
+        diagnosis = diagnose(inventory, admitted, cluster.nodes)
         outcome = _build_outcome(diagnosis, invalid)
         outcome.refused = _refusals(diagnosis, cluster)
         if diagnosis.verdict is DiagnosisVerdict.FAULTY:
@@ -178,9 +178,11 @@ class CaseRunner:
         node = next(n for n in cluster.nodes if n.metadata.name == diagnosis.node_reports[0].nodes[0])
         outcome.node = node.metadata.name
         outcome.events = len(
-            list(search(normalize_claims(admitted, stock.classes.get), stock.get_node_view(node).shape))
+            list(
+                search(normalize_claims(admitted, inventory.classes.get), inventory.get_node_view(node).shape)
+            )
         )
-        answer = allocate(stock, admitted, node, new_share_id=self._new_share_id)
+        answer = allocate(inventory, admitted, node, new_share_id=self._new_share_id)
         if isinstance(answer, SuccessfulAllocation) is not (diagnosis.verdict is DiagnosisVerdict.FITS):
             raise AssertionError(f"allocate and explain disagree: {answer} and {diagnosis.verdict}")
         allocations = answer.results if isinstance(answer, SuccessfulAllocation) else ()

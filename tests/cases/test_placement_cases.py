@@ -26,7 +26,7 @@ from dray.placement.resource_requests import NO_REQUESTS, compute_requests
 from dray.placement.scheduling_cycle import Placement, Unschedulable, find_rejections, place_pod
 from dray.placement.snapshot import ClusterSnapshot
 from tests.tables import table
-from tests.unit.placement.seats import container, node, photo, pod, subject
+from tests.unit.placement.pods_and_nodes import container, node, pending_pod, pod, snapshot_of
 
 FOLDER = Path(__file__).parent / "placement"
 KEYS = {"case", "nodes", "held", "asks", "pod", "profile", "placed", "refused", "wakes"}
@@ -68,14 +68,14 @@ def cluster(case: dict[str, Any]) -> ClusterSnapshot:
         needs[name] = NO_REQUESTS
         for requests in pods:
             needs[name] = needs[name].add(compute_requests(running(requests)))
-    return photo(*nodes, needs=needs)
+    return snapshot_of(*nodes, needs=needs)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_case(case: dict[str, Any]) -> None:
     assert case.keys() <= KEYS
     profile = build_profile(parse_placement_options(case.get("profile")))
-    seen, who = cluster(case), subject(asked(case))
+    seen, who = cluster(case), pending_pod(asked(case))
     outcome = {
         name: each.rejection.reason for each in find_rejections(seen, who, profile) for name in each.nodes
     }

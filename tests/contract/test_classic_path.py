@@ -32,7 +32,7 @@ from tests.contract.classic import (
     until,
 )
 from tests.contract.documents import pod
-from tests.unit.placement.test_classic import refusals
+from tests.unit.placement.plugins.test_classic_resources import refusals
 
 req = pytest.mark.req
 HELD = f"{DRIVER}/allocated"

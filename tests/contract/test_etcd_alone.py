@@ -45,13 +45,13 @@ async def test_a_prefix_keeps_others_out(etcd):
         assert [entry.key for entry in (await mine.range(b"")).entries] == [b"a", b"x/a"]
 
 
-async def test_a_transaction_too_large_for_etcd_says_so(etcd):
+async def test_a_transaction_too_large_for_etcd_is_an_error(etcd):
     async with await opened(etcd, b"/large/") as store:
         with pytest.raises(TxnTooLargeError, match="--max-txn-ops"):
             await store.txn([], [Put(b"%d" % n, b"") for n in range(1000)])
 
 
-async def test_a_watch_asks_how_far_it_is_when_somebody_waits_for_a_change_of_others(tmp_path: Path):
+async def test_a_watch_requests_progress_for_waiters_on_changes_of_others(tmp_path: Path):
     program = binary(tmp_path)
     if program is None:
         pytest.skip(NO_ETCD)

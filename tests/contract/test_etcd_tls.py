@@ -80,7 +80,7 @@ def address(endpoint: str, files: Certificates) -> str:
     return f"etcds://{endpoint}/tls?ca={files.ca}&cert={files.cert}&key={key}"
 
 
-async def test_a_store_speaks_tls_with_its_own_certificate(endpoint: str, authority: Authority):
+async def test_a_store_uses_tls_with_its_own_certificate(endpoint: str, authority: Authority):
     async with await open_store(address(endpoint, authority.issue("dray"))) as store:
         outcome = await store.txn([], [Put(b"a", b"1")])
         assert isinstance(outcome, Committed)
@@ -89,7 +89,7 @@ async def test_a_store_speaks_tls_with_its_own_certificate(endpoint: str, author
         assert entry.value == b"1"
 
 
-async def test_who_shows_no_certificate_or_a_foreign_one_stays_outside(
+async def test_clients_without_a_trusted_certificate_are_refused(
     endpoint: str, authority: Authority, tmp_path: Path
 ):
     stranger = Authority(tmp_path / "theirs").issue("dray")

@@ -13,7 +13,7 @@ from dray.server.ledger.admission import LedgerAdmission
 from dray.server.ledger.reconciliation import audit_cached_ledger, repair_ledger
 from dray.store import Delete, Store
 from tests.contract.backends import Backend
-from tests.unit.claims.ledgers import device, slice_of
+from tests.unit.claims.ledger_objects import device, slice_of
 from tests.unit.server.registries import CLAIMS, World, preparation, result
 
 MOST = 32

@@ -28,7 +28,7 @@ async def put(store: Store, key: bytes, value: bytes) -> int:
     return outcome.revision
 
 
-async def test_an_entry_knows_where_in_the_history_it_stands(backend: Backend):
+async def test_an_entry_has_its_revisions_and_version(backend: Backend):
     async with backend.open() as store:
         created = await put(store, b"a", b"1")
         changed = await put(store, b"a", b"2")
@@ -39,7 +39,7 @@ async def test_an_entry_knows_where_in_the_history_it_stands(backend: Backend):
         assert changed == created + 1 == await store.get_revision()
 
 
-async def test_a_key_that_comes_back_starts_anew(backend: Backend):
+async def test_a_recreated_key_starts_with_version_one(backend: Backend):
     async with backend.open() as store:
         await put(store, b"a", b"1")
         await store.txn([], [Delete(b"a")])
@@ -62,7 +62,7 @@ async def test_all_writes_of_a_transaction_have_one_revision(backend: Backend):
         assert page.revision == outcome.revision
 
 
-async def test_a_failed_compare_prevents_every_write_and_tells_what_stands_there(backend: Backend):
+async def test_a_failed_compare_prevents_every_write_and_returns_the_entry(backend: Backend):
     async with backend.open() as store:
         at = await put(store, b"a", b"1")
         here = await store.get(b"a")
@@ -148,7 +148,7 @@ async def test_pages_show_one_state_while_others_write(backend: Backend):
         assert [len(page.entries) for page in pages] == [6, 6, 6, 2]
 
 
-async def test_a_full_last_page_says_that_there_is_no_more(backend: Backend):
+async def test_a_full_last_page_has_no_more(backend: Backend):
     async with backend.open() as store:
         await store.txn([], [Put(b"a", b""), Put(b"b", b"")])
         assert not (await store.range(b"", limit=2)).more
@@ -246,7 +246,7 @@ async def test_only_one_of_many_creates_a_key(backend: Backend):
         assert [e.key for e in (await store.range(b"by/")).entries] == [b"by/%d" % winners[0]]
 
 
-async def test_a_closed_store_says_so(backend: Backend):
+async def test_a_closed_store_raises(backend: Backend):
     async with backend.open() as store:
         await store.close()
         with pytest.raises(StoreClosedError):

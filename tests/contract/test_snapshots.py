@@ -43,7 +43,7 @@ def later(entry: StoreEntry) -> StoreEntry:
     )
 
 
-async def test_a_backup_under_load_is_one_state_and_comes_back_equal(backend: Backend, tmp_path: Path):
+async def test_a_backup_under_load_is_one_state_and_restores_equal(backend: Backend, tmp_path: Path):
     async with backend.open() as store:
         await fill(store)
 
@@ -68,7 +68,7 @@ async def test_a_backup_under_load_is_one_state_and_comes_back_equal(backend: Ba
             await restored.get(b"all", saved_at)
 
 
-async def test_a_backup_comes_back_into_an_empty_etcd(etcd, tmp_path: Path):
+async def test_a_backup_is_restored_into_an_empty_etcd(etcd, tmp_path: Path):
     async with await open_store(str(tmp_path / "a.db")) as store:
         await fill(store)
         await asyncio.gather(*(store.txn([], [Put(b"big/%d" % n, b"x" * 300_000)]) for n in range(8)))
@@ -89,7 +89,7 @@ async def test_a_backup_comes_back_into_an_empty_etcd(etcd, tmp_path: Path):
         assert values((await store.range(b"")).entries) == truth
 
 
-async def test_what_a_restore_adds_is_the_newest_word_on_its_key(tmp_path: Path):
+async def test_extra_values_of_a_restore_replace_those_of_the_backup(tmp_path: Path):
     async with await open_store(str(tmp_path / "a.db")) as store:
         await fill(store)
         saved_at = await back_up_store(store, tmp_path / "saved.db")
@@ -172,7 +172,7 @@ async def test_what_is_no_backup_is_refused(tmp_path: Path):
     assert not (tmp_path / "new.db").exists()
 
 
-async def test_a_restore_that_breaks_off_says_how_far_it_came(etcd, tmp_path: Path, monkeypatch):
+async def test_an_interrupted_restore_reports_its_progress(etcd, tmp_path: Path, monkeypatch):
     async with await open_store(str(tmp_path / "a.db")) as store:
         await asyncio.gather(*(store.txn([], [Put(b"%d" % n, b"")]) for n in range(250)))
         await back_up_store(store, tmp_path / "saved.db")

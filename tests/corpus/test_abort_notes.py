@@ -38,18 +38,18 @@ def _vectors(corpus: Path) -> Iterator[Vector]:
 
 
 def _asked(vector: Vector) -> tuple[SearchEnding, KubernetesAbort | None] | None:
-    door = AllocatorGateFilter.from_overrides(vector.gate_overrides)
+    gate_filter = AllocatorGateFilter.from_overrides(vector.gate_overrides)
     try:
-        stock = DeviceInventory(
-            door.admit_slices(vector.slices),
+        inventory = DeviceInventory(
+            gate_filter.admit_slices(vector.slices),
             vector.classes,
             DeviceUsage.from_claims(vector.held),
-            door.build_selector_evaluator(),
+            gate_filter.build_selector_evaluator(),
         )
-        ask = normalize_claims(door.admit_claims(vector.claims), stock.classes.get)
+        ask = normalize_claims(gate_filter.admit_claims(vector.claims), inventory.classes.get)
     except UnanswerableClaimError:
         return None
-    looked_at = list(search_nodes(stock, ask, [vector.node]))
+    looked_at = list(search_nodes(inventory, ask, [vector.node]))
     return looked_at[0][1], find_abort(ask, looked_at)
 
 

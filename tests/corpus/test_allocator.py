@@ -97,8 +97,8 @@ def verdicts(corpus: Path) -> dict[str, list[VectorComparison]]:
 def test_most_answers_are_equal(
     verdicts: dict[str, list[VectorComparison]], pytestconfig: pytest.Config
 ) -> None:
-    for part, judged in verdicts.items():
-        counts = Counter(verdict.standing for verdict in judged)
+    for part, evaluate_toy in verdicts.items():
+        counts = Counter(verdict.standing for verdict in evaluate_toy)
         if part != "examination":
             assert counts[VectorStanding.EQUAL] > counts.total() * 0.8
         parts = " · ".join(f"{counts[standing]} {standing.value}" for standing in VectorStanding)
@@ -107,7 +107,9 @@ def test_most_answers_are_equal(
 
 def test_departures_without_a_vector_are_known(verdicts: dict[str, list[VectorComparison]]) -> None:
     """They have questions of their own in the tests of verdicts."""
-    used = {name for judged in verdicts.values() for verdict in judged for name in verdict.departures}
+    used = {
+        name for evaluate_toy in verdicts.values() for verdict in evaluate_toy for name in verdict.departures
+    }
     assert set(Departure) - used <= {
         *(Departure.PRIORITY, Departure.ALL_UNREACHED, Departure.NEGATIVE_DRAWS, Departure.WHOLE_POOL),
         *(Departure.REACHED_ONLY, Departure.SHARING_OFF, Departure.BOTH_CONSTRAINTS),

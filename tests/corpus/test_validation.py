@@ -42,7 +42,7 @@ def test_case(case: Case) -> None:
         assert case.name not in LISTED, "not built, so there is nothing to compare"
         return
     before = [_written(item) for item in case.objects]
-    ours = answer(case.judge())
+    ours = answer(case.evaluator())
     assert [_written(item) for item in case.objects] == before, "validation changed its input"
     entry = LISTED.get(case.name)
     if entry is None:

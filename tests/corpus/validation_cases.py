@@ -63,7 +63,7 @@ class Case:
         found = (self.document["object"], self.document.get("oldObject"))
         return tuple(_object(item, lengths) for item in found if item is not None)
 
-    def judge(self) -> list[FieldError]:
+    def evaluator(self) -> list[FieldError]:
         """What dray finds wrong."""
         if "capacity" in self.document:
             return list(validate_capacity(self.objects[0], _CAPACITY_PATH, shared=True))

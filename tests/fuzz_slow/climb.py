@@ -19,7 +19,7 @@ from dray.allocator.search.backtracking import search
 from dray.allocator.search.trace import GaveUp, SearchProgress, TraceEvent
 from dray.errors import UnanswerableClaimError
 from tests.brute.problem import Problem
-from tests.brute.toyjudge import judged
+from tests.brute.toy_selectors import evaluate_toy
 from tests.fuzz_slow.recipes import Recipe, build, draw_recipe, mutate
 
 CUT = 2.0
@@ -58,12 +58,12 @@ def measure(recipe: Recipe, cut: float = CUT) -> Measured:
 def walk(problem: Problem) -> Iterator[TraceEvent]:
     """The events of a problem's search."""
     yield SearchProgress(0)
-    stock = DeviceInventory(problem.slices, problem.classes, DeviceUsage(), judged)
+    inventory = DeviceInventory(problem.slices, problem.classes, DeviceUsage(), evaluate_toy)
     try:
-        ask = normalize_claims(problem.claims, stock.classes.get)
+        ask = normalize_claims(problem.claims, inventory.classes.get)
     except UnanswerableClaimError:  # asks for more than a claim can hold
         return
-    yield from search(ask, stock.get_node_view(problem.node).shape, 10**9)
+    yield from search(ask, inventory.get_node_view(problem.node).shape, 10**9)
 
 
 def climb(source: Random, until: float, cut: float = CUT) -> Measured:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from dray.api.resource import DeviceConstraint, DeviceRequest, ResourceSlice
-from tests.brute import making as make
+from tests.brute import builders as make
 from tests.brute.problem import Problem
 
 Genes = dict[str, list[int]]
@@ -89,8 +89,8 @@ def _named(values: list[int], place: int) -> int:
 def _partitions(genes: Genes) -> Built:
     """GPUs with partitions; a request asks for partitions of at least some size, or of exactly one."""
     devices, sets = [], []
-    for gpu, room in enumerate(genes["gpus"]):
-        sets.append(make.budget(f"g{gpu}", memory=room, **{f"s{i}": 1 for i in range(8)}))
+    for gpu, space in enumerate(genes["gpus"]):
+        sets.append(make.budget(f"g{gpu}", memory=space, **{f"s{i}": 1 for i in range(8)}))
         for number, size in enumerate(genes["partitions"]):
             start = genes["starts"][number % len(genes["starts"])]
             slots = {f"s{i}": 1 for i in range(start, min(start + size, 8))}
@@ -114,8 +114,8 @@ def _sized(size: int) -> list[str]:
 def _shares(genes: Genes) -> Built:
     """Shared devices with two capacities, and requests that pack them."""
     devices = []
-    for i, room in enumerate(genes["rooms"]):
-        amounts = {"bw": room, "qp": _named(genes["pairs"], i)}
+    for i, space in enumerate(genes["capacities"]):
+        amounts = {"bw": space, "qp": _named(genes["pairs"], i)}
         devices.append(make.device(f"d{i}", shared=True, capacity=amounts, numa=i % 2))
     requests = [
         make.request(f"r{i}", 1, capacity={"bw": amount, "qp": _named(genes["queues"], i)})
@@ -128,7 +128,8 @@ def _shares(genes: Genes) -> Built:
 def _sets(genes: Genes) -> Built:
     """Devices that draw from two of several counter sets each."""
     sets = [
-        make.budget(f"s{i}", a=room, b=_named(genes["others"], i)) for i, room in enumerate(genes["rooms"])
+        make.budget(f"s{i}", a=space, b=_named(genes["others"], i))
+        for i, space in enumerate(genes["capacities"])
     ]
     devices = []
     for i, amount in enumerate(genes["amounts"]):
@@ -204,7 +205,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "shares": Family(
         {
-            "rooms": Gene(2, 8, 5, 90),
+            "capacities": Gene(2, 8, 5, 90),
             "pairs": Gene(1, 8, 4, 16),
             "amounts": Gene(4, 32, 1, 50),
             "queues": Gene(1, 12, 0, 4),
@@ -214,7 +215,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "sets": Family(
         {
-            "rooms": Gene(1, 6, 4, 12),
+            "capacities": Gene(1, 6, 4, 12),
             "others": Gene(1, 6, 4, 12),
             "amounts": Gene(8, 48, 1, 4),
             "places": Gene(1, 12, 0, 5),

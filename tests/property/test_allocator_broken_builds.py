@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import tests.brute.sabotage_groups
-import tests.brute.sabotage_pruning  # noqa: F401 # adds its mistakes to the table
+import tests.brute.grouping_mutations
+import tests.brute.pruning_mutations  # noqa: F401 # adds its mistakes to the table
 from tests.brute.laws import LAWS, Answer, broken_laws, broken_on_large, plain_answer
-from tests.brute.plain import TooLarge
+from tests.brute.mutations import SABOTAGE, broken
 from tests.brute.problem import Problem
-from tests.brute.sabotage import SABOTAGE, broken
+from tests.brute.reference_search import TooLarge
 from tests.brute.structured import draw_numbered, draw_packing
 
 PROBLEMS = 3000
@@ -17,7 +17,7 @@ LARGER = 600
 PACKED = 150
 QUICK = (
     "agrees",
-    "satisfies_the_referee",
+    "satisfies_the_verifier",
     "restores_the_partial_solution",
     "accounts_for_every_option",
     "nodes_do_not_mix",

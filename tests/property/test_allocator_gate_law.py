@@ -27,10 +27,10 @@ from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.strategies.gated_fields import GATED_FIELDS
 from dray.errors import UnanswerableClaimError
 from dray.gates import GATES, GateSet
-from tests.brute.drawing import draw
+from tests.brute.generators import draw
 from tests.brute.laws import results_of
 from tests.brute.outcome import world
-from tests.brute.toyjudge import judged
+from tests.brute.toy_selectors import evaluate_toy
 from tests.property.strategies.api import gate_sets, objects, without
 from tests.property.strategies.problems import problems
 
@@ -116,7 +116,7 @@ def handed_out_twice(gate, problem):
     found = results_of(admitted)
     if found is None:
         return []
-    seen_open = VerificationInput(problem.slices, problem.classes, problem.held, problem.node, judged)
+    seen_open = VerificationInput(problem.slices, problem.classes, problem.held, problem.node, evaluate_toy)
     return [said for said in verify(seen_open, claims, found) if said.rule in ACCOUNTS]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 
 from tests.brute.laws import LAWS, Bench, broken_laws, broken_on_large, limited, plain_answer
-from tests.brute.plain import TooLarge
+from tests.brute.reference_search import TooLarge
 from tests.brute.structured import draw_numbered
 from tests.effort import effort
 from tests.property.strategies.problems import problems
@@ -62,8 +62,8 @@ def test_the_problems_are_worth_solving():
         kind = plain_answer(problem)[0]
         outcomes[kind] = outcomes.get(kind, 0) + 1
         with limited(problem.limit):
-            beats = Bench(problem, (kind,)).beats()
-        steps_back += kind == "solved" and any(type(beat).__name__ == "DeadEnd" for beat in beats)
+            events = Bench(problem, (kind,)).events()
+        steps_back += kind == "solved" and any(type(event).__name__ == "DeadEnd" for event in events)
     assert outcomes["solved"] > 100
     assert outcomes["none"] > 100
     assert outcomes["fault"] > 2

@@ -18,7 +18,7 @@ from dray.claims.ledger import grants
 from dray.claims.ledger.grants import LedgerTransaction
 from dray.claims.ledger.published_devices import EMPTY_POOL, build_published_pool, read_slice
 from dray.claims.ledger.rows import Holder
-from tests.brute.drawing import draw
+from tests.brute.generators import draw
 from tests.brute.laws import results_of
 
 FEATURES = ("held", "counters", "two_nodes")

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from dray.allocator.verify import AllocationRule, verify
-from tests.brute.drawing import draw
 from tests.brute.forgery import FORGERIES, Case
+from tests.brute.generators import draw
 from tests.brute.laws import given, limited, results_of
 from tests.brute.spoiling import SPOILINGS
 

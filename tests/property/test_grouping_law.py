@@ -15,7 +15,7 @@ from dray.placement.profile import PlacementOptions, SchedulerProfile, build_pro
 from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
 from dray.placement.scheduling_cycle import Placement, Unschedulable, find_rejections, place_pod
 from dray.placement.snapshot import ClusterSnapshot
-from tests.unit.placement.seats import asking, container, node, photo, pod, subject
+from tests.unit.placement.pods_and_nodes import asking, container, node, pending_pod, pod, snapshot_of
 
 CPUS = st.sampled_from(["0", "1", "2"])
 EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule"])
@@ -40,7 +40,9 @@ def nodes(draw: st.DrawFn, name: str) -> tuple[Node, ResourceRequests]:
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterSnapshot:
     drawn = [draw(nodes(f"n{index}")) for index in range(draw(st.integers(0, 8)))]
-    return photo(*[each for each, _ in drawn], needs={each.metadata.name: needs for each, needs in drawn})
+    return snapshot_of(
+        *[each for each, _ in drawn], needs={each.metadata.name: needs for each, needs in drawn}
+    )
 
 
 def wish(key: str, value: str) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def plainly(
 def test_a_plain_loop_over_every_node_finds_the_same(
     snapshot: ClusterSnapshot, asked: Pod, scoring: Scoring
 ) -> None:
-    who, profile = subject(asked), build_profile(PlacementOptions(scoring=scoring))
+    who, profile = pending_pod(asked), build_profile(PlacementOptions(scoring=scoring))
     best, refused = plainly(snapshot, who, profile)
     told = {
         name: each.rejection.reason for each in find_rejections(snapshot, who, profile) for name in each.nodes

@@ -33,7 +33,7 @@ from dray.claims.ledger.published_devices import (
 from dray.claims.ledger.rows import Holder
 from dray.claims.ledger.stored_claims import StoredClaim, StoredResult, read_claim
 from tests.effort import effort
-from tests.unit.claims.ledgers import DRIVER, POOL, device, slice_of
+from tests.unit.claims.ledger_objects import DRIVER, POOL, device, slice_of
 
 CLAIMS = [f"c{i}" for i in range(6)]
 DEVICES = ["whole", "shared", "part-a", "part-b", "part-c"]

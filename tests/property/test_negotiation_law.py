@@ -26,7 +26,7 @@ from dray.placement.framework import PreFilterResult
 from dray.placement.plugins.classic_resources import ClassicResources, decide_next_step, post_filter
 from dray.values.node_selectors import build_node_name_selector
 from tests.effort import effort
-from tests.unit.placement.classics import classic, seat, subject
+from tests.unit.placement.classic_objects import classic, node_state, pending_pod
 
 NODES = ("a", "b", "c", "d", "e")
 ENOUGH = 300
@@ -62,12 +62,12 @@ class Driver:
 
 def attempt(claims: tuple[ClassicResourceClaim, ...], liking: int) -> tuple[ClassicAction, ...] | None:
     """What the scheduler writes; None when the pod is ready."""
-    who = subject(*claims)
+    who = pending_pod(*claims)
     opinion = ClassicResources().pre_filter(who, None)  # type: ignore[arg-type]
     if opinion is not None and not isinstance(opinion, PreFilterResult):
         return ()
     judge = opinion.filter if opinion is not None else None
-    verdicts = {name: judge(seat(name)) if judge is not None else None for name in NODES}
+    verdicts = {name: judge(node_state(name)) if judge is not None else None for name in NODES}
     feasible = [name for name, verdict in verdicts.items() if verdict is None]
     if not feasible:
         return post_filter(who, [verdict for verdict in verdicts.values() if verdict], liking)

@@ -26,8 +26,8 @@ from dray.values.node_selectors import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from tests.brute import making as make
-from tests.brute.toyjudge import judged
+from tests.brute import builders as make
+from tests.brute.toy_selectors import evaluate_toy
 from tests.effort import effort
 
 NODES = (make.node("n1", zone="a", rack="1"), make.node("n2", zone="a", rack="2"), make.node("n3", zone="b"))
@@ -124,7 +124,7 @@ def look(shelf: PoolView) -> dict[str, Any]:
 
 def anew(published: list[ResourceSlice], node: Node) -> list[dict[str, Any]]:
     """What a node sees, made of nothing but the slices."""
-    pages = [PreparedSlice(each, DeviceProfileTable(judged)) for each in published]
+    pages = [PreparedSlice(each, DeviceProfileTable(evaluate_toy)) for each in published]
     pools: dict[Any, list[Any]] = {}
     for page in pages:
         positions = page.find_reachable(node)
@@ -147,7 +147,7 @@ def _without_name(shown: dict[str, Any]) -> dict[str, Any]:
 @given(st.lists(st.lists(slices(), max_size=5) | pairs(), min_size=1, max_size=3), st.booleans())
 def test_node_views_equal_the_slices(steps: list[list[ResourceSlice]], sharing: bool) -> None:
     shared = DeviceInterner()
-    there = DeviceInventory((), (), DeviceUsage(), judged)
+    there = DeviceInventory((), (), DeviceUsage(), evaluate_toy)
     kept: list[ResourceSlice] = []
     for step, some in enumerate(steps):
         came = [shared.intern_devices(each) for each in some] if sharing else some

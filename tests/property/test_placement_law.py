@@ -34,15 +34,15 @@ from dray.placement.resource_requests import NO_REQUESTS
 from dray.placement.scheduling_cycle import Placement, Unschedulable, find_rejections, place_pod
 from dray.placement.snapshot import ClusterSnapshot
 from dray.scheduler.cache import SchedulerCache
-from tests.brute import making as make
+from tests.brute import builders as make
 from tests.brute.problem import Problem
-from tests.brute.toyjudge import judged
+from tests.brute.toy_selectors import evaluate_toy
 from tests.property.strategies.problems import problems
 
 SHARE = "00000000-0000-4000-8000-000000000000"
 
 
-class WideOpen:
+class PermissiveGateFilter:
     """A gate filter that admits everything, and an evaluator of the toy selectors."""
 
     def admit_slices(self, slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
@@ -52,10 +52,10 @@ class WideOpen:
         return list(claims)
 
     def build_selector_evaluator(self) -> Any:
-        return judged
+        return evaluate_toy
 
 
-OPEN = cast(AllocatorGateFilter, WideOpen())
+OPEN = cast(AllocatorGateFilter, PermissiveGateFilter())
 
 
 def one_share() -> str:
@@ -95,7 +95,7 @@ def plainly(
     """The nodes that will do with their rank and what claims get there; None when the claims are at fault."""
     found: Answer = {}
     for node in nodes:
-        stock = DeviceInventory(problem.slices, problem.classes, DeviceUsage.from_claims(held), judged)
+        stock = DeviceInventory(problem.slices, problem.classes, DeviceUsage.from_claims(held), evaluate_toy)
         try:
             got = allocate(stock, claims, node, new_share_id=one_share)
         except UnanswerableClaimError:

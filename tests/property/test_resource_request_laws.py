@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.placement.resource_requests import NO_REQUESTS, PODS, ResourceRequests, compute_requests
-from tests.unit.placement.seats import container, pod
+from tests.unit.placement.pods_and_nodes import container, pod
 
 RESOURCES = ("cpu", "memory", "example.com/gpu")
 

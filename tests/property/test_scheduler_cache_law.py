@@ -38,7 +38,7 @@ from dray.placement.snapshot import ClusterSnapshot, NodeGroupKey, NodeState
 from dray.scheduler.assume_cache import parse_claim_version
 from dray.scheduler.cache import SchedulerCache
 from tests.effort import effort
-from tests.unit.placement.seats import asking, node
+from tests.unit.placement.pods_and_nodes import asking, node
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from dray.api.devices.device_cel import CompiledSelector, bind_device, compile_s
 from dray.api.devices.device_value import is_plain
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, ListAttribute
 from dray.values.quantity import Quantity
-from tests.brute.making import claim, device_class, node, published, request
+from tests.brute.builders import claim, device_class, node, published, request
 from tests.effort import effort
 
 DRIVERS = ("gpu.example", "nic.example")

@@ -23,12 +23,12 @@ from dray.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
 from dray.placement.snapshot import ClusterSnapshot
 from dray.scheduler.cache import SchedulerCache
-from tests.brute import making as make
-from tests.brute.toyjudge import judged
+from tests.brute import builders as make
+from tests.brute.toy_selectors import evaluate_toy
 from tests.effort import effort
 from tests.property.test_placement_law import OPEN
-from tests.unit.placement.seats import asking
-from tests.unit.placement.seats import node as node_of
+from tests.unit.placement.pods_and_nodes import asking
+from tests.unit.placement.pods_and_nodes import node as node_of
 
 CLASSES = (make.device_class("any"),)
 nodes = st.sampled_from(["n0", "n1", "n2"])
@@ -172,7 +172,7 @@ class Snapshots(RuleBasedStateMachine):
     def the_snapshot_is_exact(self) -> None:
         snapshot = self.overlay.update_snapshot()
         stock = DeviceInventory(
-            self.slices.values(), CLASSES, DeviceUsage.from_claims(self.overlay.claims), judged
+            self.slices.values(), CLASSES, DeviceUsage.from_claims(self.overlay.claims), evaluate_toy
         )
         needs: dict[str, ResourceRequests] = {}
         for name, asked in self.guests.values():

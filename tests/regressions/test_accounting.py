@@ -9,7 +9,7 @@ import pytest
 
 from dray.allocator.refusals import RefusalReason
 from dray.api.resource import DeviceAttribute, DeviceTaint
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     budget,
     capacity,

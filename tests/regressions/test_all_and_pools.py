@@ -15,8 +15,7 @@ from dray.api.codec import encode
 from dray.gates import GateSet
 from dray.lint import crosscheck, inspect_document
 from dray.manifests import ManifestSource, read_documents
-from tests.brute.laws import Bench, stock_of
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     claim,
     device,
@@ -29,6 +28,7 @@ from tests.brute.making import (
     published,
     request,
 )
+from tests.brute.laws import Bench, inventory_of
 from tests.brute.outcome import ending, picked, shortages, world
 
 ALL = claim(request("r", "All"))
@@ -74,7 +74,7 @@ def test_A13_a_pool_over_several_nodes_is_judged_as_a_whole_without_looking_at_e
     assert picked(world(many_nodes(3), ALL)) == ["r=d1"]
     assert picked(world(many_nodes(3)[:2], ALL)) is None
     problem = world(many_nodes(200), ALL)
-    stock = stock_of(problem)
+    stock = inventory_of(problem)
     looked_at.clear()
     stock.get_node_view(node("n7"))
     assert looked_at == ["s7"]
@@ -89,7 +89,7 @@ def test_A14_all_is_refused_where_the_pool_is_broken_and_granted_elsewhere():
     problem = world(slices, ALL, nodes=[node("n1"), node("n2"), node("n3")])
     bench = Bench(problem)
     found = {
-        view.node.metadata.name: end for view, end in search_nodes(bench.stock, bench.ask, problem.nodes)
+        view.node.metadata.name: end for view, end in search_nodes(bench.inventory, bench.ask, problem.nodes)
     }
     assert [type(found[name]) for name in ("n1", "n2", "n3")] == [Exhausted, Exhausted, Solved]
     reasons = [shortages(problem.seen_from(node(name)))[0].reason for name in ("n1", "n2")]
@@ -101,7 +101,7 @@ def test_A24_slices_that_disagree_on_their_number_make_the_pool_invalid():
     slices = [published(device("a"), name="1", count=1), published(device("b"), name="2", count=2)]
     asked = claim(request("r"))
     for order in (slices, slices[::-1]):
-        (shelf,) = stock_of(world(order)).get_node_view(node()).pool_views
+        (shelf,) = inventory_of(world(order)).get_node_view(node()).pool_views
         assert shelf.flaw is not None
         assert shelf.flaw.reason is RefusalReason.POOL_INVALID
         assert shelf.flaw.detail == "its slices disagree on pool.resourceSliceCount: 1 and 2"

@@ -10,9 +10,7 @@ from dray.allocator.requests import normalize_claims
 from dray.allocator.search.trace import Faulted
 from dray.api.validation import validate_create
 from dray.errors import UnanswerableClaimError
-from tests.brute.asking import claim_config, class_config
-from tests.brute.laws import results_of
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     budget,
     capacity,
@@ -29,6 +27,8 @@ from tests.brute.making import (
     request,
     result,
 )
+from tests.brute.config_builders import claim_config, class_config
+from tests.brute.laws import results_of
 from tests.brute.outcome import allocated, consumed, ending, picked, world
 
 HUGE = "1000E"

@@ -1,4 +1,4 @@
-"""What node agents got wrong elsewhere, as far as the lives of pods are concerned."""
+"""What node agents got wrong elsewhere, as far as the pod lifecycle is concerned."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.placement.resource_requests import compute_requests
 from dray.values.quantity import NANOS_PER_UNIT
-from tests.unit.placement.seats import container, pod
+from tests.unit.placement.pods_and_nodes import container, pod
 
 GPU = "example.com/gpu"
 

@@ -25,8 +25,7 @@ from dray.allocator.search.trace import Exhausted, Solved
 from dray.api.kinds import get_kind_by_type
 from dray.api.strategies.gated_fields import drop_disabled_fields
 from dray.gates import GATES, GateSet
-from tests.brute.laws import Bench, answer_of, results_of, stock_of
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     budget,
     claim,
@@ -42,8 +41,9 @@ from tests.brute.making import (
     request,
     result,
 )
+from tests.brute.laws import Bench, answer_of, inventory_of, results_of
 from tests.brute.outcome import ending, picked, world
-from tests.brute.toyjudge import ToyJudge, judged
+from tests.brute.toy_selectors import ToyEvaluator, evaluate_toy
 from tests.property.strategies.api import without
 
 
@@ -78,7 +78,7 @@ def test_A28_searches_on_one_stock_do_not_disturb_each_other():
         claim(request("r0", 7)),
     ]
     alone = [Bench(world(slices, asked)).answer() for asked in questions]
-    stock = stock_of(world(slices))
+    stock = inventory_of(world(slices))
     view = stock.get_node_view(node())
     walks = [search(normalize_claims([asked], stock.classes.get), view.shape) for asked in questions]
     endings: list[Any] = [None] * len(walks)
@@ -184,7 +184,7 @@ def looks(monkeypatch):
 
 @pytest.mark.parametrize("nodes", [3, 60])
 def test_P03_pools_of_other_nodes_cost_nothing(nodes, looks):
-    judge = ToyJudge()
+    judge = ToyEvaluator()
     stock = DeviceInventory(local_pools(nodes), [*world([]).classes], DeviceUsage(), judge)
     ask = normalize_claims([claim(request("r", 2, "any"))], stock.classes.get)
     ((_view, found),) = search_nodes(stock, ask, [node("n1")])
@@ -199,7 +199,7 @@ def test_P04_a_node_is_looked_up_not_searched_for(looks):
     slices = [
         published(device("d"), name=f"slice-{i}", pool=f"pool-{i}", node_name=f"n{i}") for i in range(nodes)
     ]
-    judge = ToyJudge()
+    judge = ToyEvaluator()
     stock = DeviceInventory(slices, [*world([]).classes], DeviceUsage(), judge)
     names = [node(f"n{i}") for i in range(nodes)]
     for _pod in range(3):
@@ -212,7 +212,7 @@ def test_P04_a_node_is_looked_up_not_searched_for(looks):
 
 
 def test_P05a_usage_of_one_pool_recounts_that_pool_only(monkeypatch):
-    stock = DeviceInventory(local_pools(20), [], DeviceUsage(), judged)
+    stock = DeviceInventory(local_pools(20), [], DeviceUsage(), evaluate_toy)
     for i in range(20):
         stock.get_node_view(node(f"n{i}"))
     recounted = []

@@ -1,4 +1,4 @@
-"""Clocks: the machine's, the one turned by hand, and how a time is written in objects."""
+"""The system clock, the manual clock, and timestamps of objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from dray.clock import ManualClock, SystemClock, format_timestamp
 
 
-def test_the_system_clock_knows_its_time_zone_and_never_goes_back():
+def test_the_system_clock_has_a_time_zone_and_never_goes_back():
     clock = SystemClock()
     before, now, after = clock.monotonic(), clock.now(), clock.monotonic()
     assert now.utcoffset() == timedelta(0)

@@ -1,4 +1,4 @@
-"""State files: one step, a checksum, a version, and a clear word about what is wrong with one."""
+"""State files and file locks: atomic, with a checksum and a version, and clear errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_state_file_is_for_its_owner_and_leaves_nothing_beside_it(tmp_path: Pa
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_mode_is_what_was_asked_for_whatever_the_umask(tmp_path: Path) -> None:
+def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         write_file_atomically(tmp_path / "open", b"", mode=0o644)
@@ -54,7 +54,7 @@ def test_an_older_version_is_read_as_what_it_is(tmp_path: Path) -> None:
     assert NOTES.read(tmp_path / "state") == (1, b'{"old":true}')
 
 
-def test_a_later_version_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_later_version_is_reported_as_such(tmp_path: Path) -> None:
     path = tmp_path / "state"
     StateFile(NOTES.what, 3).write(path, {})
     text = f"`{path}` has version 3, this program knows up to 2; a later dray wrote it"
@@ -62,7 +62,7 @@ def test_a_later_version_is_said_to_be_one(tmp_path: Path) -> None:
         NOTES.read(path)
 
 
-def test_another_kind_of_file_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_another_type_of_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     StateFile("dray other notes", 2).write(path, {})
     with pytest.raises(
@@ -82,7 +82,7 @@ def test_every_torn_file_is_damaged(tmp_path: Path) -> None:
             NOTES.read(path)
 
 
-def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
+def test_every_changed_byte_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "state"
     NOTES.write(path, {"claims": ["a", "b"]})
     whole = path.read_bytes()
@@ -94,7 +94,7 @@ def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
             NOTES.read(path)
 
 
-def test_a_wrong_checksum_is_told(tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "state"
     NOTES.write(path, {"n": 1})
     path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":2'))
@@ -175,7 +175,9 @@ def test_structs_are_written_too(tmp_path: Path) -> None:
     assert msgspec.json.decode(read[1], type=Note) == Note("hello")
 
 
-def test_the_boot_is_known_or_nobody_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_boot_id_is_empty_when_the_kernel_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "boot").write_text("0b5e1a7e\n")
     monkeypatch.setattr(durable, "_BOOT_ID_PATH", tmp_path / "boot")
     assert read_boot_id() == "0b5e1a7e"

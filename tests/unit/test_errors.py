@@ -1,4 +1,4 @@
-"""The exception tree: one base for broken input, and every problem kept."""
+"""The exception tree: one base class for broken input, and every problem reported."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_the_tree_in_the_docstring_names_every_exception():
     assert all(name in drawn for name in exceptions)
 
 
-def test_an_object_that_breaks_one_rule_says_which():
+def test_an_object_with_one_violation_names_it():
     error = InvalidError('ResourceClaim "gpu"', [EMPTY_NAME])
     assert str(error) == (
         'ResourceClaim "gpu" is invalid: metadata.name: Required value: name or generateName is required'
     )
 
 
-def test_an_object_that_breaks_two_rules_says_both():
+def test_an_object_with_two_violations_names_both():
     error = InvalidError('ResourceClaim "gpu"', [EMPTY_NAME, BAD_COUNT])
     assert str(error) == (
         'ResourceClaim "gpu" is invalid: [metadata.name: Required value: name or generateName is required, '

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from dray.api.core import Pod
 from dray.api.devices.taint_rules import get_rule_name
 from dray.api.resource import DeviceRequestAllocationResult, DeviceTaint, ResourceClaim
-from dray.api.tolerations import tolerates_taint
+from dray.api.tolerations import compute_toleration_end
 from dray.claims import reservation
 
 NO_EXECUTE: Final = "NoExecute"
-LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
-_NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 DevicePath = tuple[str, str, str]
 """Driver, pool, device."""
@@ -82,18 +80,4 @@ def compute_eviction_time(taint: DeviceTaint, result: DeviceRequestAllocationRes
     """When a taint evicts the users of a device; None when it does not."""
     if taint.effect != NO_EXECUTE:
         return None
-    matching = [each for each in result.tolerations if tolerates_taint(each, taint)]
-    since = _parse_time(taint.time_added)
-    if not matching:
-        return since
-    lengths = [each.toleration_seconds for each in matching if each.toleration_seconds is not None]
-    return None if not lengths else _add_seconds(since, max(min(lengths), 0))
-
-
-def _parse_time(text: str | None) -> datetime:
-    """Parse a time; a taint without one counts as always present."""
-    return LONG_AGO if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
-
-
-def _add_seconds(since: datetime, seconds: int) -> datetime:
-    return since + timedelta(seconds=min(seconds, int((_NEVER - since).total_seconds())))
+    return compute_toleration_end(taint, result.tolerations)

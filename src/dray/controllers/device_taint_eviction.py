@@ -17,8 +17,9 @@ from typing import Final
 from dray.api.core import Pod
 from dray.api.devices.taint_rules import get_rule_name, rule_selects
 from dray.api.resource import DeviceTaintRule, ResourceClaim
+from dray.api.tolerations import LONG_AGO
 from dray.claims import reservation
-from dray.claims.taint_eviction import LONG_AGO, DeviceEviction, DevicePath, find_device_eviction
+from dray.claims.taint_eviction import DeviceEviction, DevicePath, find_device_eviction
 from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.object_refs import ObjectKey

@@ -253,10 +253,7 @@ class NodeAgent:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.wait_for_sync()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(DRIVER_WAIT_SECONDS):
-                    await drivers.ready.wait()
-            await self._expect_published_drivers(drivers)
+            await self._wait_for_drivers(drivers)
             found = await runtime.list_containers()
             running = frozenset(each.id.pod_uid for each in found if each.exit is None)
             await claims.recover(tuple(decode_projection(POD, pod) for pod in informer.list_all()), running)
@@ -281,8 +278,11 @@ class NodeAgent:
             self.ready.set()
             await supervising
 
-    async def _expect_published_drivers(self, drivers: NodeDrivers) -> None:
-        """Expect drivers that have published slices; those that do not register soon are removed."""
+    async def _wait_for_drivers(self, drivers: NodeDrivers) -> None:
+        """Wait for drivers to register; those with slices that stay away are removed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRIVER_WAIT_SECONDS):
+                await drivers.ready.wait()
         if isinstance(drivers, PluginRegistry):
             with suppress(*CALL_ERRORS):
                 drivers.expect_drivers(await PublishedSlices(self._client, self.name).list_drivers())

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from msgspec.structs import replace
 
 from dray.api.core import Node, NodeCondition, Pod, Taint
-from dray.api.tolerations import tolerates_taint
+from dray.api.tolerations import compute_toleration_end
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -32,9 +32,6 @@ STATUS_UNKNOWN_REASON: Final = "NodeStatusUnknown"
 """The reason in the condition of an unreachable node."""
 MONITOR_GRACE_PERIOD: Final = 40.0
 """Seconds without a lease renewal after which a node is unreachable."""
-
-_LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
-_NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class NodeReadiness(StrEnum):
@@ -126,17 +123,5 @@ def find_node_eviction(pod: Pod, taints: Iterable[Taint]) -> NodeEviction | None
 
 
 def _evaluate_taint(pod: Pod, taint: Taint) -> NodeEviction | None:
-    matching = [each for each in pod.spec.tolerations if tolerates_taint(each, taint)]
-    since = _parse_time(taint.time_added)
-    if not matching:
-        return NodeEviction(since, taint)
-    lengths = [each.toleration_seconds for each in matching if each.toleration_seconds is not None]
-    if not lengths:
-        return None
-    longest = int((_NEVER - since).total_seconds())
-    return NodeEviction(since + timedelta(seconds=min(max(min(lengths), 0), longest)), taint)
-
-
-def _parse_time(text: str | None) -> datetime:
-    """Parse a time; a taint without one counts as always present."""
-    return _LONG_AGO if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+    end = compute_toleration_end(taint, pod.spec.tolerations)
+    return None if end is None else NodeEviction(end, taint)

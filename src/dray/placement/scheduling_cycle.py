@@ -264,13 +264,13 @@ def _build_filter(weighted: _WeightedResult, timer: PluginTimer | None) -> _Filt
     if timer is None or allocation_request is None:
         return allocation_request
 
-    def timed(node_state: NodeState) -> PluginRejection | None:
+    def run_timed(node_state: NodeState) -> PluginRejection | None:
         began = timer.now()
         rejection = allocation_request(node_state)
         timer.record(weighted.plugin.name, Phase.FILTER, timer.now() - began)
         return rejection
 
-    return timed
+    return run_timed
 
 
 def compute_feasible_target(nodes: int) -> int:

@@ -108,11 +108,11 @@ class MemoryStore(AsyncCloseMixin):
             return
         self._compacted = revision
         del self._log[: bisect_right(self._log, revision, key=lambda batch: batch.revision)]
-        for key, lives in list(self._histories.items()):
-            kept = bisect_right(lives, revision, key=lambda life: life[0]) - 1
-            if kept >= 0:
-                del lives[: kept + (lives[kept][1] is None)]
-            if not lives:
+        for key, states in list(self._histories.items()):
+            oldest = bisect_right(states, revision, key=lambda state: state[0]) - 1
+            if oldest >= 0:
+                del states[: oldest + (states[oldest][1] is None)]
+            if not states:
                 del self._histories[key]
                 del self._keys[bisect_left(self._keys, key)]
 
@@ -135,9 +135,9 @@ class MemoryStore(AsyncCloseMixin):
         return StoreEvent(write.key, revision, after, before)
 
     def _get_at(self, key: bytes, revision: int) -> StoreEntry | None:
-        lives = self._histories.get(key, [])
-        found = bisect_right(lives, revision, key=lambda life: life[0])
-        return lives[found - 1][1] if found else None
+        states = self._histories.get(key, [])
+        found = bisect_right(states, revision, key=lambda state: state[0])
+        return states[found - 1][1] if found else None
 
     async def check_readable(self, revision: int) -> None:
         self._resolve_revision(revision)

@@ -14,7 +14,7 @@ from tests.faults.linear.campaign import Direct, Tally, truth_of
 
 async def campaign(field: Field, size: tuple[int, int], seed: int) -> Tally:
     """Histories under faults of one member at a time; `size` is histories and operations."""
-    tally, chance = Tally(), random.Random(seed)
+    tally, rng = Tally(), random.Random(seed)
     for number in range(size[0]):
         prefix = f"/linear-{seed}-{number}/".encode()
         async with contextlib.AsyncExitStack() as stack:
@@ -23,7 +23,7 @@ async def campaign(field: Field, size: tuple[int, int], seed: int) -> Tally:
                 for first in range(len(field.members))
             ]
             start = await stores[0].get_revision()
-            disturbing = asyncio.create_task(_disturb(field, chance, tally))
+            disturbing = asyncio.create_task(_disturb(field, rng, tally))
             try:
                 history = await clients.traffic([Direct(store) for store in stores], size[1], seed + number)
             finally:
@@ -35,17 +35,17 @@ async def campaign(field: Field, size: tuple[int, int], seed: int) -> Tally:
     return tally
 
 
-async def _disturb(field: Field, chance: random.Random, tally: Tally) -> None:
+async def _disturb(field: Field, rng: random.Random, tally: Tally) -> None:
     while True:
-        await asyncio.sleep(chance.uniform(0.1, 0.5))
-        member = chance.choice(field.members)
-        kind = chance.choice(["kill", "pause", "cut"])
+        await asyncio.sleep(rng.uniform(0.1, 0.5))
+        member = rng.choice(field.members)
+        kind = rng.choice(["kill", "pause", "cut"])
         tally.kills += kind == "kill"
         tally.pauses += kind != "kill"
         faults = {"kill": killed(field, [member]), "pause": paused(member), "cut": cut_off(field, member)}
         async with faults[kind]:
             # Taken back also when the history is finished meanwhile.
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(chance.uniform(0.2, 1.0))
+                await asyncio.sleep(rng.uniform(0.2, 1.0))
                 continue
         return

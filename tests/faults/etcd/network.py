@@ -54,8 +54,8 @@ class Network:
                 line.tear()
 
     def _is_cut(self, ends: frozenset[str]) -> bool:
-        # A line may begin with a question that is not signed and be used for others later; it is then cut
-        # with whatever line of that proxy is cut, and whoever used it rightly comes back with a signature.
+        # A connection may begin with a request without a signature and be reused later; it is then cut with
+        # any connection of that proxy, and its user reconnects with a signature.
         if NOBODY in ends:
             return any(ends & pair for pair in self._cut)
         return ends in self._cut

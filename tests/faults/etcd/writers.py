@@ -1,9 +1,4 @@
-"""Writers that go on whatever happens and remember what was acknowledged, and the judgement on it.
-
-Theory of operation: each writer puts keys of its own and takes a shared key in turn with the others. The
-value under the shared key says against which revision it was written, so that the history itself shows
-whether a write was ever accepted against a state that was no longer the present.
-"""
+"""Writers that go on whatever happens and record what was acknowledged, and the check of the record."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ PATIENCE = 3.0
 
 @dataclass
 class Record:
-    """What writers were told."""
+    """What the store acknowledged to the writers."""
 
     acknowledged: dict[bytes, int] = field(default_factory=dict)
     """Key to the revision at which it was written."""
@@ -99,7 +94,7 @@ class Writers:
 
 
 async def judge(store: Store, start: int, record: Record) -> list[str]:
-    """Compare what was told with the history."""
+    """Compare what was acknowledged with the history."""
     found: dict[bytes, list[int]] = {}
     taken: dict[int, bytes] = {}
     wrong: list[str] = []

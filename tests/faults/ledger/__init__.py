@@ -1,1 +1,1 @@
-"""Several writers without a leader hammer one server: no device is handed out twice, no limit is overrun."""
+"""Several writers without a leader load one server: no device is allocated twice, no limit is exceeded."""

@@ -153,7 +153,7 @@ class Campaign:
         self._directory = directory
         self._size = size
         self._ledger = ledger
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self.tally = Tally(writers, Judge())
 
     async def run(self) -> Tally:
@@ -198,7 +198,7 @@ class Campaign:
         held = max(int(self._size.devices * self._size.held / self.tally.writers), 2)
         kills = self._size.kills // self.tally.writers + (number < self._size.kills % self.tally.writers)
         while True:
-            seed = self._chance.randrange(2**32)
+            seed = self._rng.randrange(2**32)
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "tests.faults.ledger.writer", kubeconfig, str(journal), str(seed)),
@@ -220,7 +220,7 @@ class Campaign:
     async def _killed(self, process: asyncio.subprocess.Process) -> bool:
         """Whether the writer was still at work when its time came."""
         try:
-            await asyncio.wait_for(process.wait(), 1.5 + self._chance.random() * 3)
+            await asyncio.wait_for(process.wait(), 1.5 + self._rng.random() * 3)
         except TimeoutError:
             with suppress(ProcessLookupError):  # it ended by itself just now
                 process.kill()
@@ -231,7 +231,7 @@ class Campaign:
         last = f"c{self._size.claims}"
         path, place = f"{CLAIMS}/{last}", (pool_name(0), devices_of("dedicated")[0])
         await _each(api, CLAIMS, [claim(self._size.claims)])
-        _, given = await api.send("PATCH", f"{path}/status", allocation("", place, self._chance), MERGE)
+        _, given = await api.send("PATCH", f"{path}/status", allocation("", place, self._rng), MERGE)
         await _each(api, PREPARATIONS, [preparation(f"p-{last}", "n1", last, given["metadata"]["uid"])])
         for gone in (f"{PREPARATIONS}/p-{last}", path):
             assert (await api.send("DELETE", gone))[0] == 200

@@ -1,4 +1,6 @@
-"""What the writers fight over: pools of dedicated and shared devices and partitions, and claims for them."""
+"""The devices that writers compete for: pools of dedicated and shared devices and partitions, and claims for
+them.
+"""
 
 from __future__ import annotations
 
@@ -97,12 +99,12 @@ def claim(number: int) -> Document:
     }
 
 
-def allocation(sort: str, device: Device, chance: random.Random) -> Document:
+def allocation(sort: str, device: Device, rng: random.Random) -> Document:
     """A result for a claim: the device, or a share of it."""
     found: Document = {"request": "r", "driver": DRIVER, "pool": device[0], "device": device[1]}
     if sort == "shared":
-        share = f"{chance.getrandbits(32):08x}-0000-4000-8000-{chance.getrandbits(48):012x}"
-        found |= {"shareID": share, "consumedCapacity": {"memory": f"{chance.choice(AMOUNTS)}Gi"}}
+        share = f"{rng.getrandbits(32):08x}-0000-4000-8000-{rng.getrandbits(48):012x}"
+        found |= {"shareID": share, "consumedCapacity": {"memory": f"{rng.choice(AMOUNTS)}Gi"}}
     return {"status": {"allocation": {"devices": {"results": [found]}}}}
 
 

@@ -75,22 +75,22 @@ def shapes() -> list[tuple[int, dict[str, Any]]]:
 
 async def campaign(directory: Path, rounds: int, seed: int) -> Tally:
     """All rounds on one server."""
-    tally, chance, begun = Tally(), random.Random(seed), time.monotonic()
+    tally, rng, begun = Tally(), random.Random(seed), time.monotonic()
     async with hosted(directory / "server") as kubeconfig:
         api = Api(kubeconfig)
         try:
             for number in range(rounds):
-                await _round(api, f"round-{number}", chance, tally)
+                await _round(api, f"round-{number}", rng, tally)
         finally:
             await api.close()
     tally.seconds = time.monotonic() - begun
     return tally
 
 
-async def _round(api: Api, namespace: str, chance: random.Random, tally: Tally) -> None:
+async def _round(api: Api, namespace: str, rng: random.Random, tally: Tally) -> None:
     labels = {"resource.kubernetes.io/admin-access": "true"}
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
-    hard = {COUNT: str(chance.randrange(2, 24)), DEVICES: str(chance.randrange(4, 80))}
+    hard = {COUNT: str(rng.randrange(2, 24)), DEVICES: str(rng.randrange(4, 80))}
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -99,11 +99,11 @@ async def _round(api: Api, namespace: str, chance: random.Random, tally: Tally) 
     }
     assert (await api.send("POST", "/api/v1/namespaces", home))[0] == 201
     limited = api.send("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
-    early = chance.random() < 0.2
+    early = rng.random() < 0.2
     if not early:
         code, answer = await limited
         assert code == 201, answer
-    work = [_client(api, namespace, i, random.Random(chance.random()), tally) for i in range(CLIENTS)]
+    work = [_client(api, namespace, i, random.Random(rng.random()), tally) for i in range(CLIENTS)]
     if early:  # the quota comes while claims do: what was there before it may be beyond it
         work.insert(CLIENTS // 2, limited)  # type: ignore[arg-type]
     await asyncio.gather(*work)
@@ -111,8 +111,8 @@ async def _round(api: Api, namespace: str, chance: random.Random, tally: Tally) 
     await _count(api, namespace, hard, tally, late=early)
 
 
-async def _client(api: Api, namespace: str, number: int, chance: random.Random, tally: Tally) -> None:
-    _, request = chance.choice(shapes())
+async def _client(api: Api, namespace: str, number: int, rng: random.Random, tally: Tally) -> None:
+    _, request = rng.choice(shapes())
     document = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -126,7 +126,7 @@ async def _client(api: Api, namespace: str, number: int, chance: random.Random, 
         tally.refused += 1
     elif code == 201:
         tally.made += 1
-        if chance.random() < 0.2:
+        if rng.random() < 0.2:
             code, _ = await api.send("DELETE", f"{path}/c{number}")
             tally.strange += code != 200
     else:

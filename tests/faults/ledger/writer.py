@@ -34,7 +34,7 @@ class Writer:
     def __init__(self, api: Api, journal: Path, seed: int, pools: int, held: int) -> None:
         self._api = api
         self._journal = journal
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._pools = pools
         self._most = held
         self._held: deque[tuple[str, Device, str]] = deque()
@@ -67,8 +67,8 @@ class Writer:
     async def _look(self) -> bool:
         claims = await self._api.everything(CLAIMS)
         waiting = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
-        self._chance.shuffle(waiting)
-        mine = [claim for claim in waiting if self._is_mine(claim) or self._chance.random() < FOREIGN]
+        self._rng.shuffle(waiting)
+        mine = [claim for claim in waiting if self._is_mine(claim) or self._rng.random() < FOREIGN]
         self._todo = deque(mine or waiting)
         if claims and not waiting:
             await asyncio.sleep(0.1)  # others still hold some, or were killed with them
@@ -90,13 +90,13 @@ class Writer:
         sort = sort_of(int(name[1:]))
         for _ in range(20):
             device = (
-                pool_name(self._chance.randrange(self._pools)),
-                self._chance.choice(devices_of(sort)),
+                pool_name(self._rng.randrange(self._pools)),
+                self._rng.choice(devices_of(sort)),
             )
             if device in self._busy:
                 continue
             self._note(f"claim {name}")
-            patch = allocation(sort, device, self._chance) | {"metadata": {"resourceVersion": version}}
+            patch = allocation(sort, device, self._rng) | {"metadata": {"resourceVersion": version}}
             code, answer = await self._api.send("PATCH", f"{CLAIMS}/{name}/status", patch, MERGE)
             self.figures["attempts"] += 1
             if code == 200:
@@ -113,10 +113,10 @@ class Writer:
         if not shared:
             self._busy.add(device)
         preparation = ""
-        if self._chance.random() < PREPARED:
+        if self._rng.random() < PREPARED:
             preparation = f"p-{name}"
             self._note(f"preparation {preparation}")
-            document = contested_devices.preparation(preparation, self._chance.choice(NODES), name, uid)
+            document = contested_devices.preparation(preparation, self._rng.choice(NODES), name, uid)
             code, _ = await self._api.send("POST", PREPARATIONS, document)
             if code != 201:
                 self.figures[f"unprepared {code}"] += 1
@@ -124,12 +124,12 @@ class Writer:
         self._held.append((name, device, preparation))
 
     async def _let_go(self, name: str, device: Device, preparation: str) -> None:
-        first_the_node = bool(preparation) and self._chance.random() < 0.5
+        first_the_node = bool(preparation) and self._rng.random() < 0.5
         if first_the_node:
             await self._api.send("DELETE", f"{PREPARATIONS}/{preparation}")
         await self._api.send("DELETE", f"{CLAIMS}/{name}")
         if preparation and not first_the_node:
-            await asyncio.sleep(self._chance.random() * 0.02)
+            await asyncio.sleep(self._rng.random() * 0.02)
             await self._api.send("DELETE", f"{PREPARATIONS}/{preparation}")
         self._busy.discard(device)
 

@@ -42,12 +42,12 @@ class Tally:
 
 async def in_a_process(folder: Path, size: tuple[int, int], seed: int, fault: str = "") -> Tally:
     """Histories of the store in one file, in a process that is killed; `size` is histories and operations."""
-    tally, chance = Tally(), random.Random(seed)
+    tally, rng = Tally(), random.Random(seed)
     for number in range(size[0]):
         path = folder / f"{number}.db"
         async with hosted(path, fault) as store:
             stop = asyncio.Event()
-            disturbing = asyncio.create_task(store.disturb(chance, 0.25, stop))
+            disturbing = asyncio.create_task(store.disturb(rng, 0.25, stop))
             history = await clients.traffic([store], size[1], seed + number)
             stop.set()
             await disturbing

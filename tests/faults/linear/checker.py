@@ -1,14 +1,5 @@
-"""Is there an order of all operations that explains every answer? Own checker in the manner of Wing and Gong.
-
-Theory of operation: keys are independent, so each has its own check (a list counts as a read of every key,
-and is checked as one whole by `order`). The check walks through the moments at which operations began and
-ended. It carries all possible worlds: the value the key may have, and which of the operations now under way
-have happened already. When an operation ends, it must have happened: each world in which it has not is
-replaced by those reached by letting operations under way happen, one after the other, until it has. An
-answer that does not fit a world ends that world. If no world is left, no order exists. An operation with an
-unknown end stays under way for ever, and so may happen late or never.
-
-Rules for this file: no knowledge of revisions; it must also judge a store that has none.
+"""A linearizability checker after Wing and Gong: is there an order of all operations that explains every
+answer?
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Eight clients that ask at random and write down what they were told.
-
-Theory of operation: a client has one question open at a time and looks at the clock right before and right
-after. It swaps against what it saw last, which may be old: refusals are answers too, and are checked.
-"""
+"""Eight clients that send random requests and record the answers."""
 
 from __future__ import annotations
 
@@ -50,21 +46,21 @@ async def traffic(lines: list[Line], operations: int, seed: int) -> list[Op]:
 
 
 class Client:
-    """Asks one question after the other."""
+    """Sends one request after the other."""
 
-    def __init__(self, name: int, line: Line, chance: random.Random, numbers: itertools.count[int]) -> None:
+    def __init__(self, name: int, line: Line, rng: random.Random, numbers: itertools.count[int]) -> None:
         self._name = name
         self._line = line
-        self._chance = chance
+        self._rng = rng
         self._numbers = numbers
         self._seen: dict[int, tuple[int, int]] = {}
         """Key to the value seen last and its revision."""
 
     def next(self) -> Op:
-        kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = self._rng.choices(list(KINDS), list(KINDS.values()))[0]
         if kind == "list":
             return Op(self._name, kind)
-        key = self._chance.randrange(KEYS)
+        key = self._rng.randrange(KEYS)
         if kind in ("get", "delete"):
             return Op(self._name, kind, key)
         expected = self._seen.get(key, (ABSENT, 0))[0]

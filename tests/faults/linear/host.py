@@ -1,11 +1,4 @@
-"""A process that holds a store and answers questions from its standard input: the thing that is killed.
-
-    python -m tests.faults.linear.host STORE [FAULT]
-
-Requests and answers are JSON lines. With a fault the store lies on purpose, so that the checkers can be seen
-to notice: `stale` answers some reads from the past, `lost-cas` does not compare, `lost-write` acknowledges
-some writes without doing them, `torn-list` reads the two halves of a list at two moments.
-"""
+"""A process with a store that answers requests on its standard input, and is killed."""
 
 from __future__ import annotations
 
@@ -36,7 +29,7 @@ PREFIX = b"k/"
 
 
 class Ask(msgspec.Struct, omit_defaults=True):
-    """A question: `mod_revision` is what a compare-and-swap expects, `value` what is written."""
+    """A request: `mod_revision` is what a compare-and-swap expects, `value` what is written."""
 
     number: int
     kind: str
@@ -63,7 +56,7 @@ def plain(entry: StoreEntry) -> tuple[int, int, int]:
 
 
 async def answer(store: Store, ask: Ask) -> Tell:
-    """Ask the store; anything it raises is the business of the caller."""
+    """Run a request on the store; the caller handles what it raises."""
     key = key_of(ask.key)
     match ask.kind:
         case "get":
@@ -85,17 +78,17 @@ class Lying(SqliteStore):
     """A store with one fault, for the checkers' own tests."""
 
     fault = ""
-    chance = random.Random(7)
+    rng = random.Random(7)
 
     async def get(self, key: bytes, revision: int | None = None) -> StoreEntry | None:
-        if self.fault == "stale" and self.chance.random() < 0.3:
+        if self.fault == "stale" and self.rng.random() < 0.3:
             revision = max(await self.get_revision() - 8, 1)
         return await super().get(key, revision)
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
         if self.fault == "lost-cas":
             compares = ()
-        if self.fault == "lost-write" and self.chance.random() < 0.05:
+        if self.fault == "lost-write" and self.rng.random() < 0.05:
             return Committed(await self.get_revision() + 1)
         return await super().txn(compares, writes)
 

@@ -1,4 +1,4 @@
-"""What a client asked and what it was told, with the moments of both: the material of the checker."""
+"""Requests of clients and their answers, with the times of both: the input of the checker."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ Kind = Literal["get", "put", "cas", "delete", "list"]
 
 
 class Op(msgspec.Struct, gc=False):
-    """One question of one client.
-
-    `expected` is what a compare-and-swap wanted to find, `value` what was written. `known` is False when the
-    line broke: then it may have happened at any time after it began, or never. `found` is what a read or a
-    failed compare saw. A list has `contents` instead, and `revision` is where it, or a write, happened.
-    """
+    """One request of one client."""
 
     client: int
     kind: Kind

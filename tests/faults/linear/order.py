@@ -1,11 +1,4 @@
-"""Do revisions tell the order, and are lists one state of it? Stricter, for stores that have revisions.
-
-Theory of operation: the store's own history says what changed at which revision. Every acknowledged write
-must stand there, once, where its answer said; what was refused must not. Replayed, it gives the state at each
-revision, which a list at that revision must equal: that covers what a check by key cannot, a list torn
-between two states. And since revisions claim to be the order, they must agree with the clock: whatever ended
-before something else began has no greater revision.
-"""
+"""Checks that revisions give the order, and that each list is one state of it; for stores with revisions."""
 
 from __future__ import annotations
 

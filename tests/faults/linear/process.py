@@ -1,4 +1,4 @@
-"""The line to a process that holds a store, and the hand that kills, pauses and restarts it."""
+"""The connection to a process with a store, which is killed, paused and restarted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Hosted:
         return await answer
 
     async def kill(self) -> None:
-        """End it like a power cut; whoever waits never learns what became of the question."""
+        """Kill it like a power cut; pending requests never get an answer."""
         process, self._process = self._process, None
         if process is None or self._reading is None:
             return
@@ -78,20 +78,20 @@ class Hosted:
             told = msgspec.json.decode(line, type=Tell)
             self._open.pop(told.number).set_result(told)
 
-    async def disturb(self, chance: random.Random, pace: float, stop: asyncio.Event) -> None:
+    async def disturb(self, rng: random.Random, pace: float, stop: asyncio.Event) -> None:
         """Kill and pause it again and again; it runs when this ends."""
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), chance.uniform(0.2, 1.0) * pace)
+                await asyncio.wait_for(stop.wait(), rng.uniform(0.2, 1.0) * pace)
                 return
-            if chance.random() < 0.6:
+            if rng.random() < 0.6:
                 self.kills += 1
                 await self.kill()
                 await self.start()
             elif self._process is not None:
                 self.pauses += 1
                 self._process.send_signal(signal.SIGSTOP)
-                await asyncio.sleep(chance.uniform(0.02, 0.2))
+                await asyncio.sleep(rng.uniform(0.02, 0.2))
                 self._process.send_signal(signal.SIGCONT)
 
 

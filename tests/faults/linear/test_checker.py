@@ -70,7 +70,7 @@ OPS = st.lists(
 
 
 @given(OPS, st.randoms(use_true_random=False))
-def test_it_agrees_with_trying_every_order(rough, chance):
+def test_it_agrees_with_trying_every_order(rough, rng):
     ops = [
         Op(
             0,
@@ -79,9 +79,9 @@ def test_it_agrees_with_trying_every_order(rough, chance):
             number + 1,
             found,
             begun,
-            begun + chance.randint(1, 6),
+            begun + rng.randint(1, 6),
             True,
-            chance.random() < 0.7,
+            rng.random() < 0.7,
             found,
         )
         for number, (kind, found, begun) in enumerate(rough)

@@ -89,7 +89,7 @@ class Campaign:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder = folder
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self.tally = Tally()
 
     async def run(self, seconds: float, pauses: tuple[float, float] = (3.0, 8.0)) -> Tally:
@@ -98,7 +98,7 @@ class Campaign:
             client = Client(HttpTransport(load_client_config(kubeconfig)))
             stack.push_async_callback(client.close)
             services = [Killed(name, kubeconfig, self._folder / f"{name}.log") for name in SERVICES]
-            churn = Churn(client, self._chance)
+            churn = Churn(client, self._rng)
             await churn.furnish()
             for service in services:
                 await service.start()
@@ -118,8 +118,8 @@ class Campaign:
 
     async def _kill(self, services: list[Killed], pauses: tuple[float, float]) -> None:
         while True:
-            await asyncio.sleep(self._chance.uniform(*pauses))
-            victim = self._chance.choice(services)
+            await asyncio.sleep(self._rng.uniform(*pauses))
+            victim = self._rng.choice(services)
             # The one that was killed is started before anything else can be cancelled.
             await asyncio.shield(self._again(victim))
 

@@ -22,7 +22,7 @@ NODES, DEVICES, SHARED = 4, 4, 4
 Document = dict[str, Any]
 
 
-def contested_devices() -> list[Document]:
+def build_cluster_objects() -> list[Document]:
     """Nodes with devices, templates for one, two and too many, and claims to share."""
     made: list[Document] = [device_class()]
     for number in range(NODES):
@@ -42,16 +42,16 @@ def _template(name: str, count: int) -> Document:
 
 
 class Churn:
-    """Somebody who makes pods and ends them."""
+    """Creates pods and ends them."""
 
-    def __init__(self, client: Client, chance: random.Random, *, most: int = 30) -> None:
-        self._client, self._chance, self._most = client, chance, most
+    def __init__(self, client: Client, rng: random.Random, *, most: int = 30) -> None:
+        self._client, self._rng, self._most = client, rng, most
         self._numbers = itertools.count(1)
         self._alive: list[str] = []
         self.made = self.ended = 0
 
     async def furnish(self) -> None:
-        for document in contested_devices():
+        for document in build_cluster_objects():
             await self._client.create(document)
 
     async def go_on(self, seconds: float, pause: float = 0.05) -> None:
@@ -64,18 +64,18 @@ class Churn:
             except CALL_ERRORS as failed:
                 if isinstance(failed, ApiError) and not isinstance(failed, NotFoundError):
                     raise
-            await asyncio.sleep(self._chance.uniform(0, 2 * pause))
+            await asyncio.sleep(self._rng.uniform(0, 2 * pause))
 
     async def _something(self) -> None:
-        if len(self._alive) < self._most * self._chance.random():
+        if len(self._alive) < self._most * self._rng.random():
             await self._make()
         elif self._alive:
-            await self._end(self._alive.pop(self._chance.randrange(len(self._alive))))
+            await self._end(self._alive.pop(self._rng.randrange(len(self._alive))))
 
     async def _make(self) -> None:
         name = f"p{next(self._numbers)}"
-        sort = self._chance.choices(("one", "two", "shared", "mixed", "many"), (8, 4, 5, 2, 1))[0]
-        some = named(f"shared-{self._chance.randrange(SHARED)}", "s")
+        sort = self._rng.choices(("one", "two", "shared", "mixed", "many"), (8, 4, 5, 2, 1))[0]
+        some = named(f"shared-{self._rng.randrange(SHARED)}", "s")
         entries = {"shared": [some], "mixed": [some, template("one", "t")]}.get(sort, [template(sort)])
         document = pod(name, *entries)
         document["metadata"]["namespace"] = "default"
@@ -85,17 +85,17 @@ class Churn:
 
     async def _end(self, name: str) -> None:
         """A pod ends by itself and is removed later, or goes at once."""
-        if self._chance.random() < 0.4:
-            over = MergePatch({"status": {"phase": self._chance.choice(("Succeeded", "Failed"))}})
+        if self._rng.random() < 0.4:
+            over = MergePatch({"status": {"phase": self._rng.choice(("Succeeded", "Failed"))}})
             await self._client.patch(POD, name, over, "default", subresource="status")
-            if self._chance.random() < 0.5:
+            if self._rng.random() < 0.5:
                 self.ended += 1
                 return
         await self._client.delete(POD, name, "default", DeleteOptions(grace_seconds=0))
         self.ended += 1
 
     async def leave(self) -> None:
-        """Every pod and every claim that was made to be shared goes."""
+        """Delete every pod and every shared claim."""
         for found in (await self._client.list(POD, "default")).items:
             await self._client.delete(
                 POD, found["metadata"]["name"], "default", DeleteOptions(grace_seconds=0)

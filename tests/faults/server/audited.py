@@ -23,7 +23,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 @dataclass
 class Record:
-    """What clients know, and what the log says."""
+    """What clients observed, and what the log has."""
 
     kills: int = 0
     acknowledged: set[str] = field(default_factory=set)

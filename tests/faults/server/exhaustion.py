@@ -48,7 +48,7 @@ SMALL = {
 
 @dataclass(frozen=True)
 class Told:
-    """What an offender was told: codes, and words of the last refusal."""
+    """What an offender got: codes, and the text of the last refusal."""
 
     codes: frozenset[int]
     words: str
@@ -138,7 +138,7 @@ async def watches(address: Address) -> Told:
 
 
 async def flood(address: Address) -> Told:
-    """Many at once: some wait, some are turned away."""
+    """Many at once: some wait, some are refused."""
     wires = [await connect(address) for _ in range(60)]
     codes, words = set(), ""
     await wires[0].call(packed("POST", MAPS, _map("flood")))
@@ -229,7 +229,7 @@ class Reader:
         self._queue.get(timeout=30)  # it reads now
 
     def tell(self) -> Seen:
-        """Stop reading; what was seen."""
+        """Stop reading; returns the measurements."""
         self._over.set()
         took, strange = self._queue.get(timeout=60)
         self._process.join(30)
@@ -241,7 +241,7 @@ def _read_until(kubeconfig: str, over: Any, queue: Any) -> None:
 
 
 async def _reading(address: Address, over: Any, queue: Any) -> None:
-    """Read now and then until told to stop."""
+    """Read periodically until stopped."""
     took, strange = [], 0
     wire = await connect(address)
     request = packed("GET", "/api/v1/namespaces/default").replace(b"\r\n\r\n", READER)

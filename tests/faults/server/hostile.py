@@ -49,7 +49,7 @@ class Siege:
         self._standing: list[str] = []
 
     async def send(self, random: Random) -> ServerResponse:
-        """One request, made from chance alone."""
+        """Send one random request."""
         if random.random() < 0.6:
             document = broken(random)
             body = raw(random) if find_non_json_values(document) else write_json(document)

@@ -52,7 +52,7 @@ def test_small_r05_a_corrupted_cache_is_caught_by_the_comparison():
     assert len(run(test())) == 1
 
 
-def test_small_r05_the_server_finds_a_corruption_within_a_period_and_says_it_is_not_ready(monkeypatch):
+def test_small_r05_the_server_detects_corruption_within_a_period_and_is_not_ready(monkeypatch):
     async def test() -> tuple[int, int, str, bool]:
         monkeypatch.setattr(CacheVerifier.__init__, "__defaults__", (0.05,))
         async with placed() as place:
@@ -92,7 +92,7 @@ def test_small_r07_no_increment_is_lost():
     assert run(test(False)).lost > 0, "who does not say what was read overwrites; the test can see it"
 
 
-def test_small_r19_every_limit_is_told_and_others_are_served(tmp_path):
+def test_small_r19_every_limit_is_reported_and_others_are_served(tmp_path):
     with hosted(tmp_path / "server", **exhaustion.SMALL) as server:
         outcomes = run(exhaustion.offend(server, *exhaustion.OFFENCES))
         assert server.process.poll() is None
@@ -101,7 +101,7 @@ def test_small_r19_every_limit_is_told_and_others_are_served(tmp_path):
     assert outcomes[0].reader.strange == 0
 
 
-def test_small_r19_a_user_who_asks_too_often_is_told_when_to_come_back():
+def test_small_r19_a_user_beyond_the_rate_limit_gets_retry_after():
     async def test() -> tuple[set[int], int, str]:
         async with placed(limits=ServerLimits(requests_per_second=5)) as place:
             said = [await place.api.ask("GET", path("pods")) for _ in range(30)]
@@ -135,7 +135,7 @@ def test_small_s13_no_secret_is_in_anything_the_server_writes(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["dray.telemetry.logs.redact", "dray.server.audit.events.redact"])
-def test_a_log_that_tells_everything_would_be_caught(tmp_path, monkeypatch, where):
+def test_a_log_without_redaction_would_be_detected(tmp_path, monkeypatch, where):
     monkeypatch.setattr(where, lambda text: text)
     assert run(spies.campaign(tmp_path)).leaks
 

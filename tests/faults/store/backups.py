@@ -22,14 +22,14 @@ def campaign(folder: Path, rounds: int, flips: int, seed: int) -> Counter[str]:
     return asyncio.run(_campaign(folder, rounds, flips, random.Random(seed)))
 
 
-async def _campaign(folder: Path, rounds: int, flips: int, chance: random.Random) -> Counter[str]:
+async def _campaign(folder: Path, rounds: int, flips: int, rng: random.Random) -> Counter[str]:
     seen: Counter[str] = Counter()
     saved, target = folder / "saved.db", folder / "restored.db"
     truth = ""
     async with await SqliteStore.open(folder / "store.db") as store:
-        writers = [asyncio.create_task(_load(store, number, chance)) for number in range(WRITERS)]
+        writers = [asyncio.create_task(_load(store, number, rng)) for number in range(WRITERS)]
         for _ in range(rounds):
-            await asyncio.sleep(chance.uniform(0, 0.1))
+            await asyncio.sleep(rng.uniform(0, 0.1))
             at = await back_up_store(store, saved)
             truth = digest((await store.range(b"", revision=at)).entries)
             await restore_store(saved, str(target), force=True)
@@ -41,8 +41,8 @@ async def _campaign(folder: Path, rounds: int, flips: int, chance: random.Random
         await asyncio.gather(*writers, return_exceptions=True)
     whole = saved.read_bytes()
     for _ in range(flips):
-        place = chance.randrange(len(whole))
-        flipped = bytes([whole[place] ^ 1 << chance.randrange(8)])
+        place = rng.randrange(len(whole))
+        flipped = bytes([whole[place] ^ 1 << rng.randrange(8)])
         saved.write_bytes(whole[:place] + flipped + whole[place + 1 :])
         try:
             await restore_store(saved, str(target), force=True)
@@ -55,11 +55,11 @@ async def _campaign(folder: Path, rounds: int, flips: int, chance: random.Random
     return seen
 
 
-async def _load(store: Store, writer: int, chance: random.Random) -> None:
+async def _load(store: Store, writer: int, rng: random.Random) -> None:
     while True:
-        keys = {b"k/%d/%d" % (writer, chance.randrange(50)) for _ in range(3)}
-        value = chance.randbytes(chance.choice([10, 300, 3000]))
-        await store.txn([], [Delete(key) if chance.random() < 0.2 else Put(key, value) for key in keys])
+        keys = {b"k/%d/%d" % (writer, rng.randrange(50)) for _ in range(3)}
+        value = rng.randbytes(rng.choice([10, 300, 3000]))
+        await store.txn([], [Delete(key) if rng.random() < 0.2 else Put(key, value) for key in keys])
 
 
 async def _digest_of(path: Path) -> str:

@@ -1,11 +1,4 @@
-"""A process that writes until it is killed, and tells on its standard output what was acknowledged.
-
-    python -m tests.faults.store.child STORE ROUND [CRASH_POINT COUNT]
-
-Each line is `n revision`: write number n of this round was acknowledged there. Every write puts two
-keys that must live or die together. Now and then the past is compacted and a backup taken, so that a kill
-meets those as well. With a crash point the process kills itself when it comes there for the COUNT-th time.
-"""
+"""A process that writes until it is killed, and prints what was acknowledged."""
 
 from __future__ import annotations
 
@@ -44,7 +37,8 @@ class Fuse:
             return
         self.count -= 1
         if self.count <= 0 and soon:
-            # SQLite lets other threads run while it writes and syncs, so this one can strike in between.
+            # SQLite releases the interpreter lock while it writes and syncs, so this thread can strike in
+            # between.
             threading.Timer(random.uniform(0, LONGEST_COMMIT), _die).start()
         elif self.count <= 0:
             _die()

@@ -28,15 +28,15 @@ def make(folder: Path, seed: int, writes: int) -> dict[int, State]:
     return asyncio.run(_make(original, random.Random(seed), writes))
 
 
-async def _make(folder: Path, chance: random.Random, writes: int) -> dict[int, State]:
+async def _make(folder: Path, rng: random.Random, writes: int) -> dict[int, State]:
     working = folder / "working"
     working.mkdir()
     store = await SqliteStore.open(working / "store.db")
     states: dict[int, State] = {1: {}}
     for number in range(writes):
         state = dict(states[await store.get_revision()])
-        key, value = b"k/%d" % chance.randrange(40), chance.randbytes(chance.choice([5, 300, 5000]))
-        gone = b"k/%d" % chance.randrange(40)
+        key, value = b"k/%d" % rng.randrange(40), rng.randbytes(rng.choice([5, 300, 5000]))
+        gone = b"k/%d" % rng.randrange(40)
         outcome = await store.txn([], [Put(key, value), *([Delete(gone)] if gone != key else [])])
         state[key] = value
         if gone != key:
@@ -73,10 +73,10 @@ def judge_cut(folder: Path, states: dict[int, State], length: int) -> str:
     return _judge(copy, states)
 
 
-def judge_flip(folder: Path, states: dict[int, State], chance: random.Random) -> str:
+def judge_flip(folder: Path, states: dict[int, State], rng: random.Random) -> str:
     copy = _copy(folder)
-    target = copy / chance.choice(FILES)
-    place, bit = chance.randrange(target.stat().st_size), 1 << chance.randrange(8)
+    target = copy / rng.choice(FILES)
+    place, bit = rng.randrange(target.stat().st_size), 1 << rng.randrange(8)
     with target.open("r+b") as file:
         file.seek(place)
         byte = file.read(1)[0]
@@ -118,7 +118,7 @@ def _judge(copy: Path, states: dict[int, State]) -> str:
 def campaign(folder: Path, seed: int, *, step: int, reach: int, flips: int) -> Counter[str]:
     """Cut and flip; returns how often each judgement was passed."""
     states = make(folder, seed, writes=60)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     seen = Counter(f"cut: {judge_cut(folder, states, length)}" for length in cuts(folder, step, reach))
-    seen.update(f"flip: {judge_flip(folder, states, chance)}" for _ in range(flips))
+    seen.update(f"flip: {judge_flip(folder, states, rng)}" for _ in range(flips))
     return seen

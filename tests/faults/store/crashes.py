@@ -39,7 +39,7 @@ class Tally:
 
 def campaign(folder: Path, kills: int, seed: int, longest: int = 400) -> Tally:
     """Kill a writing process again and again on one file; look after each kill."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     points = ("", *POINTS)
     tally, path = Tally(), folder / "store.db"
     known: dict[bytes, int] = {}
@@ -47,7 +47,7 @@ def campaign(folder: Path, kills: int, seed: int, longest: int = 400) -> Tally:
     revision = 0
     for turn in range(kills):
         point = points[turn % len(points)]
-        acknowledged, by_itself = _run_and_kill(path, turn, point, chance, longest)
+        acknowledged, by_itself = _run_and_kill(path, turn, point, rng, longest)
         tally.kills += 1
         hits[point] += by_itself
         tally.each_point = min(hits[point] for point in POINTS)
@@ -58,18 +58,18 @@ def campaign(folder: Path, kills: int, seed: int, longest: int = 400) -> Tally:
 
 
 def _run_and_kill(
-    path: Path, turn: int, point: str, chance: random.Random, longest: int
+    path: Path, turn: int, point: str, rng: random.Random, longest: int
 ) -> tuple[dict[int, int], bool]:
     """Start the writer and let it die; returns what it had acknowledged, and whether it died at its point."""
     command = [sys.executable, "-m", "tests.faults.store.child", str(path), str(turn)]
     if point:
-        command += [point, str(chance.randint(1, 2) if point in RARE else chance.randint(2, 60))]
+        command += [point, str(rng.randint(1, 2) if point in RARE else rng.randint(2, 60))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
     assert child.stdout is not None
     told = b""
     end = time.monotonic() + 20
-    lines = chance.randint(1, longest)
+    lines = rng.randint(1, longest)
     by_itself = False
     while time.monotonic() < end:
         ready, _, _ = select.select([child.stdout], [], [], 1)

@@ -34,7 +34,7 @@ def test_the_judge_of_corruption_catches_wrong_data(tmp_path: Path):
     assert corruption.judge_cut(tmp_path, {at: {} for at in states}, 10**9).startswith("WRONG")
 
 
-async def test_a_backup_under_load_is_one_state_and_comes_back_equal(tmp_path: Path):
+async def test_a_backup_under_load_is_one_state_and_restores_equal(tmp_path: Path):
     async with await SqliteStore.open(tmp_path / "store.db") as store:
 
         async def load(writer: int) -> None:

@@ -1,4 +1,4 @@
-"""Disks that are full, or that lie: a clear error and a way on, or a clear end."""
+"""Disks that are full or report errors: a clear error and recovery, or a clear end."""
 
 from __future__ import annotations
 

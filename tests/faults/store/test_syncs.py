@@ -40,7 +40,7 @@ ACKNOWLEDGED = "write(1<"
 
 
 def unsynced(trace: str) -> tuple[int, int]:
-    """How many acknowledgements there were, and how many came before their sync."""
+    """Count the acknowledgements, and those before their sync."""
     acknowledged = early = 0
     synced = False
     for line in trace.splitlines():

@@ -45,7 +45,7 @@ class Tally:
 
 async def one_round(writing: Store, watching: Store, transactions: int, seed: int, tally: Tally) -> None:
     """Write and watch at the same time, compact now and then, and judge."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     first = await writing.range(b"")
     done: list[tuple[int, Sequence[Write]]] = []
     end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -62,7 +62,7 @@ async def one_round(writing: Store, watching: Store, transactions: int, seed: in
             _write(writing, random.Random(f"{seed} {n}"), transactions // WRITERS, done)
             for n in range(WRITERS)
         ),
-        _compact(writing, chance, transactions, done),
+        _compact(writing, rng, transactions, done),
     )
     end.set_result(await writing.get_revision())
     async with asyncio.timeout(120):
@@ -75,12 +75,12 @@ async def one_round(writing: Store, watching: Store, transactions: int, seed: in
 
 
 async def _write(
-    store: Store, chance: random.Random, transactions: int, done: list[tuple[int, Sequence[Write]]]
+    store: Store, rng: random.Random, transactions: int, done: list[tuple[int, Sequence[Write]]]
 ) -> None:
     for number in range(transactions):
-        keys = {chance.choice(HOMES) % chance.randrange(KEYS) for _ in range(chance.choice([1, 1, 2, 4]))}
+        keys = {rng.choice(HOMES) % rng.randrange(KEYS) for _ in range(rng.choice([1, 1, 2, 4]))}
         writes: list[Write] = [
-            Delete(key) if chance.random() < 0.2 else Put(key, b"%d" % number) for key in sorted(keys)
+            Delete(key) if rng.random() < 0.2 else Put(key, b"%d" % number) for key in sorted(keys)
         ]
         outcome = await store.txn([], writes)
         assert isinstance(outcome, Committed)
@@ -89,19 +89,19 @@ async def _write(
 
 
 async def _compact(
-    store: Store, chance: random.Random, transactions: int, done: list[tuple[int, Sequence[Write]]]
+    store: Store, rng: random.Random, transactions: int, done: list[tuple[int, Sequence[Write]]]
 ) -> None:
-    """Forget the older half of what was written, three times."""
+    """Compact the older half of what was written, three times."""
     for part in (0.3, 0.6, 0.8):
         while len(done) < transactions // WRITERS * WRITERS * part:
             await asyncio.sleep(0.005)
-        revision, _ = done[chance.randrange(len(done) // 2, len(done))]
+        revision, _ = done[rng.randrange(len(done) // 2, len(done))]
         with contextlib.suppress(ValueError):
             await store.compact(revision)
 
 
 async def campaign(writing: Store, watching: Store, told: int, transactions: int, seed: int) -> Tally:
-    """Rounds until so many events were told to watchers."""
+    """Run rounds until so many events were delivered to watchers."""
     tally = Tally()
     while tally.told < told:
         await one_round(writing, watching, transactions, seed, tally)

@@ -1,4 +1,4 @@
-"""An etcd whose watchers hang on a line that tears now and then, while its writers have a safe one."""
+"""An etcd whose watchers use a connection that breaks now and then, while its writers use a stable one."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ async def _proxy(endpoint: str, lines: set[Line]) -> asyncio.Server:
     return await asyncio.start_server(passed, "127.0.0.1", 0)
 
 
-async def _tear(lines: set[Line], chance: random.Random) -> None:
+async def _tear(lines: set[Line], rng: random.Random) -> None:
     while True:
-        await asyncio.sleep(chance.uniform(0.2, 1.0))
+        await asyncio.sleep(rng.uniform(0.2, 1.0))
         for line in list(lines):
             line.tear()

@@ -1,7 +1,4 @@
-"""The nine promises of a watch, each a function that compares what was handed out with the truth.
-
-A watch that was taken up again is several spans; each begins after the revision it was asked for.
-"""
+"""The nine guarantees of a watch, each a function that compares what was delivered with the truth."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from tests.faults.watch.truth import Truth
 
 @dataclass
 class Span:
-    """What one watch handed out, bookmarks included, from its beginning to its end or interruption."""
+    """What one watch delivered, bookmarks included, from its beginning to its end or interruption."""
 
     prefix: bytes
     after: int
@@ -46,7 +43,7 @@ def ordered(span: Span, truth: Truth) -> bool:
 
 
 def unique(span: Span, truth: Truth) -> bool:
-    """No change is told twice."""
+    """No change is delivered twice."""
     told = [(event.revision, event.key) for event in span.events()]
     return len(told) == len(set(told))
 
@@ -74,7 +71,7 @@ def resumable(span: Span, truth: Truth) -> bool:
 
 
 def bookmarkable(span: Span, truth: Truth) -> bool:
-    """A bookmark is true: everything up to it was told before, and nothing up to it comes later."""
+    """A bookmark is true: everything up to it was delivered before, and nothing up to it comes later."""
     told: set[int] = set()
     marked = span.after
     for batch in span.batches:
@@ -90,7 +87,7 @@ def bookmarkable(span: Span, truth: Truth) -> bool:
 
 
 def with_previous(span: Span, truth: Truth) -> bool:
-    """Each event tells what stood there before."""
+    """Each event has the previous state."""
     return all(
         event.previous == true.previous for event, true in _paired(span, truth) if event.key == true.key
     )
@@ -123,7 +120,7 @@ GUARANTEES: dict[str, Callable[[Span, Truth], bool]] = {
 
 
 def broken(spans: Sequence[Span], truth: Truth) -> list[str]:
-    """The promises that were broken, with the span."""
+    """List the broken guarantees, with the span."""
     return [
         f"{name}: {span.prefix!r} after {span.after}, {len(span.batches)} batches"
         for span in spans

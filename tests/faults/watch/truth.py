@@ -1,4 +1,4 @@
-"""What really happened, replayed from what the writers did, without asking any watch."""
+"""What really happened, replayed from the acknowledged writes, without any watch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Watchers of several habits: steady, restless, slow, and late to a past that may be gone.
-
-Each collects spans until it has come to the end, and lists again when the past it asks for was compacted.
-"""
+"""Watchers of several kinds: steady, reconnecting, slow, and starting in a past that may be compacted."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class Watcher:
     store: Store
     prefix: bytes
     habit: Habit
-    chance: random.Random
+    rng: random.Random
     spans: list[Span] = field(default_factory=list)
     lists: list[EntryPage] = field(default_factory=list)
     cut_off: int = 0
@@ -50,7 +47,7 @@ class Watcher:
     wrong: list[str] = field(default_factory=list)
 
     async def follow(self, after: int, end: asyncio.Future[int]) -> None:
-        """Watch until everything up to `end`, once that is known, was told."""
+        """Watch until everything up to `end`, once that is known, was delivered."""
         cursor = max(after - self.habit.back, 1)
         while not (end.done() and cursor >= end.result()):
             span = Span(self.prefix, cursor)
@@ -59,8 +56,8 @@ class Watcher:
                 self.spans.append(span)
                 cursor = span.reached
                 # Sometimes back over what was seen already: the past must not have changed.
-                if self.habit.back and self.chance.random() < 0.2:
-                    cursor = max(cursor - self.chance.randrange(self.habit.back), 1)
+                if self.habit.back and self.rng.random() < 0.2:
+                    cursor = max(cursor - self.rng.randrange(self.habit.back), 1)
             except SlowWatcherError as error:
                 self.cut_off += 1
                 self.spans.append(span)
@@ -80,7 +77,7 @@ class Watcher:
                 span.batches.append(batch)
                 if end.done() and batch.revision >= end.result():
                     return
-                if self.chance.random() < self.habit.leaves:
+                if self.rng.random() < self.habit.leaves:
                     return
-                if not end.done() and self.chance.random() < self.habit.dawdles / 20:
+                if not end.done() and self.rng.random() < self.habit.dawdles / 20:
                     await asyncio.sleep(self.habit.dawdles)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.brute.drawing import draw
+from tests.brute.generators import draw
 from tests.brute.problem import Problem
 
 problems: st.SearchStrategy[Problem] = st.randoms(use_true_random=False).map(draw)

@@ -11,14 +11,26 @@ from dray.allocator.inventory.usage import DeviceUsage
 from dray.allocator.requests import normalize_claims
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, Solved
 from dray.errors import UnanswerableClaimError
-from tests.brute.laws import share_ids, stock_of
-from tests.brute.making import claim, device, device_class, devices, holding, node, published, request, result
+from tests.brute.builders import (
+    claim,
+    device,
+    device_class,
+    devices,
+    holding,
+    node,
+    published,
+    request,
+    result,
+)
+from tests.brute.laws import inventory_of, share_ids
 from tests.brute.outcome import world
-from tests.brute.toyjudge import judged
+from tests.brute.toy_selectors import evaluate_toy
 
 
 def ask(problem, budget=1000):
-    return allocate(stock_of(problem), problem.claims, problem.node, new_share_id=share_ids(), budget=budget)
+    return allocate(
+        inventory_of(problem), problem.claims, problem.node, new_share_id=share_ids(), budget=budget
+    )
 
 
 def test_one_result_per_claim_in_their_order():
@@ -30,7 +42,7 @@ def test_one_result_per_claim_in_their_order():
     assert [one.devices.results[0].device for one in found.results] == ["a", "b"]
 
 
-def test_no_is_a_value_that_tells_whether_it_is_certain():
+def test_a_failed_allocation_tells_whether_it_is_certain():
     none = ask(world(published(device("a")), claim(request("r", 2))))
     gave_up = ask(world(published(*devices("a", "b")), claim(request("r", 2))), budget=1)
     broken = ask(world(published(device("a")), claim(request("r", 1, "fails"))))
@@ -61,13 +73,13 @@ def test_a_survey_searches_once_per_shape(searches):
     slices = [
         published(device("d", numa=i % 2), name=f"s{i}", pool=f"p{i}", node_name=f"n{i}") for i in range(10)
     ]
-    stock = DeviceInventory(
-        slices, [device_class()], DeviceUsage.from_claims([holding(result("d", pool="p4"))]), judged
+    inventory = DeviceInventory(
+        slices, [device_class()], DeviceUsage.from_claims([holding(result("d", pool="p4"))]), evaluate_toy
     )
-    asked = normalize_claims([claim(request("r"))], stock.classes.get)
+    asked = normalize_claims([claim(request("r"))], inventory.classes.get)
     found = {
         view.node.metadata.name: end
-        for view, end in search_nodes(stock, asked, [node(f"n{i}") for i in range(10)])
+        for view, end in search_nodes(inventory, asked, [node(f"n{i}") for i in range(10)])
     }
     assert len(searches) == 3, "even nodes, odd nodes, and the one whose device is taken"
     assert [isinstance(found[f"n{i}"], Solved) for i in range(10)] == [i != 4 for i in range(10)]
@@ -79,7 +91,7 @@ def test_a_survey_answers_as_each_node_would_alone():
         published(device("a"), name="s1", pool="p1", node_name="n1"),
         published(*devices("b", "c"), name="s2", pool="p2", node_name="n2"),
     ]
-    stock = DeviceInventory(slices, [device_class()], DeviceUsage(), judged)
-    asked = normalize_claims([claim(request("r", 2))], stock.classes.get)
-    found = [type(end) for _, end in search_nodes(stock, asked, [node("n1"), node("n2"), node("n3")])]
+    inventory = DeviceInventory(slices, [device_class()], DeviceUsage(), evaluate_toy)
+    asked = normalize_claims([claim(request("r", 2))], inventory.classes.get)
+    found = [type(end) for _, end in search_nodes(inventory, asked, [node("n1"), node("n2"), node("n3")])]
     assert found == [Exhausted, Solved, Exhausted]

@@ -17,9 +17,7 @@ from dray.values.node_selectors import (
     NodeSelectorTerm,
     build_node_name_selector,
 )
-from tests.brute.asking import claim_config, class_config, opaque
-from tests.brute.laws import Bench, results_of, share_ids, stock_of
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     claim,
     device,
@@ -31,6 +29,8 @@ from tests.brute.making import (
     published,
     request,
 )
+from tests.brute.config_builders import claim_config, class_config, opaque
+from tests.brute.laws import Bench, inventory_of, results_of, share_ids
 from tests.brute.outcome import allocated, world
 
 HERE = node("n1", zone="z1", rack="r1")
@@ -89,7 +89,7 @@ def test_ids_are_asked_for_once_per_share_and_only_then():
         asked.append(None)
         return "id"
 
-    found = allocate(stock_of(problem), problem.claims, problem.node, new_share_id=new_share_id)
+    found = allocate(inventory_of(problem), problem.claims, problem.node, new_share_id=new_share_id)
     assert isinstance(found, SuccessfulAllocation)
     assert [item.share_id for item in found.results[0].devices.results] == [None, "id"]
     assert len(asked) == 1
@@ -166,11 +166,11 @@ def test_nodes_that_look_alike_are_bound_to_where_their_own_devices_are():
     problem = world(slices, claim(request("r")), nodes=[HERE, there])
     bench = Bench(problem)
     found = {}
-    for view, ending in search_nodes(bench.stock, bench.ask, problem.nodes):
+    for view, ending in search_nodes(bench.inventory, bench.ask, problem.nodes):
         assert isinstance(ending, Solved)
         (one,) = build_allocations(bench.ask, view, ending.picks, new_share_id=share_ids())
         found[view.node.metadata.name] = one.node_selector
-    assert bench.stock.get_node_view(HERE).shape is bench.stock.get_node_view(there).shape
+    assert bench.inventory.get_node_view(HERE).shape is bench.inventory.get_node_view(there).shape
     assert found == {"n1": build_node_name_selector("n1"), "n2": labelled({"zone": "z2"})}
 
 

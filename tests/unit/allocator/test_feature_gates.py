@@ -1,4 +1,4 @@
-"""The door of the allocator: what a closed gate drops, hides or refuses."""
+"""Gate filter of the allocator: what a disabled gate clears, withholds or refuses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dray.api.resource import DeviceTaint, DeviceToleration
 from dray.errors import UnanswerableClaimError
 from dray.gates import GATES, GateSet
 from dray.values.node_selectors import build_node_name_selector
-from tests.brute.laws import results_of
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     budget,
     capacity,
@@ -30,6 +29,7 @@ from tests.brute.making import (
     request,
     result,
 )
+from tests.brute.laws import results_of
 from tests.brute.outcome import picked, world
 from tests.property.strategies.api import without
 
@@ -197,7 +197,7 @@ def test_without_taints_nothing_is_tainted_and_nothing_tolerated():
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_objects_without_the_fields_of_a_gate_pass_its_door_untouched(gate):
+def test_objects_without_the_fields_of_a_gate_are_unchanged(gate):
     plain = published(device("a", numa=1, capacity={"mem": 1}), node_selector=labelled({"zone": "z1"}))
     asked = claim(request("r"), match("a/b"))
     gates = without(gate)
@@ -205,9 +205,9 @@ def test_objects_without_the_fields_of_a_gate_pass_its_door_untouched(gate):
     assert admit_claims([asked], gates)[0] is asked
 
 
-def test_the_door_in_one_piece():
-    door = AllocatorGateFilter.from_overrides({"DRAAdminAccess": False})
+def test_the_gate_filter_applies_all_rules():
+    gate_filter = AllocatorGateFilter.from_overrides({"DRAAdminAccess": False})
     with pytest.raises(UnanswerableClaimError, match="DRAAdminAccess"):
-        door.admit_claims([claim(request("r", admin_access=True))])
+        gate_filter.admit_claims([claim(request("r", admin_access=True))])
     tainted = published(device("a", taints=(DeviceTaint(key="hot", effect="NoSchedule"),)))
-    assert door.admit_slices([tainted]) == [tainted]
+    assert gate_filter.admit_slices([tainted]) == [tainted]

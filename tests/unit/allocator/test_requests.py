@@ -17,7 +17,7 @@ from dray.api.resource import (
     ExactDeviceRequest,
 )
 from dray.errors import UnanswerableClaimError
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     claim,
     device,
@@ -147,15 +147,15 @@ def test_a_claim_without_a_namespace_is_called_by_its_name():
 
 def test_exact_requests_and_alternatives_have_one_shape():
     asked = ask(claim(request("r0", 2), first_of("r1", ("s0", asking("All")), ("s1", asking(1)))))
-    assert [[want.name for want in choice.alternatives] for choice in asked.choices] == [
+    assert [[alternative.name for alternative in choice.alternatives] for choice in asked.choices] == [
         ["r0"],
         ["r1/s0", "r1/s1"],
     ]
-    assert [[want.count for want in choice.alternatives] for choice in asked.choices] == [
+    assert [[alternative.count for alternative in choice.alternatives] for choice in asked.choices] == [
         [2],
         [ALL_DEVICES, 1],
     ]
-    assert [[want.takes_all for want in choice.alternatives] for choice in asked.choices] == [
+    assert [[alternative.takes_all for alternative in choice.alternatives] for choice in asked.choices] == [
         [False],
         [True, False],
     ]
@@ -210,9 +210,9 @@ def test_a_constraint_covers_requests_or_alternatives(kind, said, covered):
         claim(first_of("gpu", ("big", asking()), ("small", asking())), request("nic"), kind("a/b", *said))
     )
     (rule,) = asked.constraints
-    wants = [want for choice in asked.choices for want in choice.alternatives]
-    assert [want.name for want in wants if want.constraints] == covered
-    assert all(want.constraints in ((), (rule,)) for want in wants)
+    wants = [alternative for choice in asked.choices for alternative in choice.alternatives]
+    assert [alternative.name for alternative in wants if alternative.constraints] == covered
+    assert all(alternative.constraints in ((), (rule,)) for alternative in wants)
 
 
 @pytest.mark.req("K4816-050")
@@ -253,7 +253,7 @@ def test_constraints_of_two_claims_are_two():
     assert first != second
 
 
-def test_wants_that_ask_the_same_of_a_device_have_one_key():
+def test_alternatives_that_ask_the_same_of_a_device_have_one_key():
     asked = ask(
         claim(request("r0", 2), request("r1", "All"), request("r2", 1, "more")),
         claim(request("r0", device_class="any"), name="other"),

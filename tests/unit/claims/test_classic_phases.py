@@ -40,7 +40,7 @@ def test_nothing_else_is_allowed(leaving):
     assert {move for move in MOVES if is_transition_allowed(*move, deleting=leaving)} == listed
 
 
-def test_the_server_refuses_what_is_allowed_to_nobody():
+def test_a_transition_that_no_writer_may_make_is_refused():
     """Validation cannot tell the sides apart; both tables must be about the same steps."""
     assert {(step.before, step.after) for step in TRANSITIONS if not step.deleting_only} == {
         (before, after) for before, ways in VALID_TRANSITIONS.items() for after in ways
@@ -52,7 +52,7 @@ def test_to_stay_is_no_move(phase):
     assert all(is_transition_allowed(phase, phase, side) for side in ClassicWriter)
 
 
-def test_a_refusal_says_what_would_be_allowed():
+def test_a_refused_transition_names_the_allowed_ones():
     text = explain_refused_transition(PENDING, ALLOCATED, ClassicWriter.SCHEDULER)
     assert text == (
         "the scheduler may not move a claim from Pending to Allocated: "

@@ -312,7 +312,7 @@ class TestClaims:
         assert decide_for_claim(freed, World().around()) == [RemoveFinalizer(freed)]
 
     def test_a_claim_that_never_had_devices_is_let_go_at_once(self):
-        """It carries the finalizer from birth."""
+        """It has the finalizer from its creation."""
         fresh = claim(finalizers=(FINALIZER,))
         assert decide_for_claim(fresh, World().around()) == []
         deleted = claim(finalizers=(FINALIZER,), **DELETED)

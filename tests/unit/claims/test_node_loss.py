@@ -41,25 +41,25 @@ def pod(name: str, phase: str) -> Pod:
     return Pod(metadata=metadata, status=PodStatus(phase=phase))
 
 
-def scene(*claims: ResourceClaim, phase: str = "Failed") -> NodeLossState:
+def state_of(*claims: ResourceClaim, phase: str = "Failed") -> NodeLossState:
     known = {each.metadata.uid: each for each in claims}
     return NodeLossState(LOST, known, {"p-uid": pod("p", phase)})
 
 
-def test_at_stake_is_what_the_node_or_a_pod_of_it_has() -> None:
-    in_hands = ClaimedDevice("d0", "default/gone", "gone-uid", (LOST,), True)
+def test_affected_are_devices_that_the_node_or_one_of_its_pods_has() -> None:
+    prepared = ClaimedDevice("d0", "default/gone", "gone-uid", (LOST,), True)
     of_pod = ClaimedDevice("d1", "default/c", "c-uid")
     ledger = [
         ClaimedDevice("d3", "default/z", "z-uid", ("other",)),
         of_pod,
-        in_hands,
+        prepared,
         ClaimedDevice("d2", "x/y", "y-uid"),
     ]
-    assert find_affected_devices(ledger, scene(claim(user("p")))) == [in_hands, of_pod]
-    assert find_affected_devices(ledger, scene(claim(user("q")))) == [in_hands]
+    assert find_affected_devices(ledger, state_of(claim(user("p")))) == [prepared, of_pod]
+    assert find_affected_devices(ledger, state_of(claim(user("q")))) == [prepared]
 
 
-def test_the_ledger_is_read_as_the_server_tells_it() -> None:
+def test_the_ledger_is_read_from_the_status_of_the_server() -> None:
     holder: dict[str, Any] = {"claim": "a/b", "uid": "u", "share": "", "amounts": {}, "nodes": ["n"]}
     entry = {"device": "d", "holders": [holder | {"quarantined": True}]}
     assert parse_ledger_entries([entry, {"device": "e", "holders": [], "unreadable": "x"}]) == [
@@ -68,36 +68,36 @@ def test_the_ledger_is_read_as_the_server_tells_it() -> None:
 
 
 CASES: dict[str, tuple[ClaimedDevice, NodeLossState, bool, str]] = {
-    "the node has it again": (held((LOST,)), scene(claim(user("p"))), False, "has it prepared again"),
-    "another node has it": (held(("other",), quarantined=True), scene(), True, "node other has it"),
-    "the claim is gone": (held(), scene(), False, "the claim is gone"),
+    "the node has it again": (held((LOST,)), state_of(claim(user("p"))), False, "has it prepared again"),
+    "another node has it": (held(("other",), quarantined=True), state_of(), True, "node other has it"),
+    "the claim is gone": (held(), state_of(), False, "the claim is gone"),
     "a pod elsewhere uses it, too": (
         held(("other",)),
-        scene(claim(user("p"), user("q"))),
+        state_of(claim(user("p"), user("q"))),
         True,
         "reserved for pod q",
     ),
     "a group uses it": (
         held(),
-        scene(claim(user("g", "podgroups", "scheduling.example.com"))),
+        state_of(claim(user("g", "podgroups", "scheduling.example.com"))),
         True,
         "reserved for podgroups g",
     ),
     "many use it": (
         held(),
-        scene(claim(*(user(name) for name in "uvwxyz"))),
+        state_of(claim(*(user(name) for name in "uvwxyz"))),
         True,
         "reserved for pod u, pod v, pod w and 3 more",
     ),
-    "its pod ended": (held(), scene(claim(user("p"))), False, "still reserved for pod p, which ended"),
+    "its pod ended": (held(), state_of(claim(user("p"))), False, "still reserved for pod p, which ended"),
     "its pod came again": (
         held(),
-        scene(claim(user("p")), phase="Pending"),
+        state_of(claim(user("p")), phase="Pending"),
         False,
         "came to node lost again",
     ),
-    "nobody uses it": (held(), scene(claim()), False, "reserved for nobody, and is about to be released"),
-    "it was allocated by hand": (held(), scene(claim(finalizers=())), True, "allocated the claim by hand"),
+    "nobody uses it": (held(), state_of(claim()), False, "reserved for nobody, and is about to be released"),
+    "it was allocated by hand": (held(), state_of(claim(finalizers=())), True, "allocated the claim by hand"),
 }
 
 
@@ -109,7 +109,7 @@ def test_why_a_device_is_not_free(case: str) -> None:
     assert words in found.why
 
 
-def test_a_device_that_somebody_else_has_by_now_is_free_of_the_claim() -> None:
+def test_a_device_that_another_claim_has_by_now_is_free_of_the_claim() -> None:
     taken = ClaimedDevice(STAKE.device, "default/next", "next-uid", ("other",))
-    found: list[RetainedDevice] = find_retained_devices([STAKE], [taken], scene())
+    found: list[RetainedDevice] = find_retained_devices([STAKE], [taken], state_of())
     assert found == []

@@ -71,7 +71,7 @@ def test_pods_that_ended_are_objects_but_no_pods():
     assert quota.count_usage(PODS, b'{"status":{"phase":"Succeeded"}}') == {"count/pods": 1, "pods": 0}
 
 
-def test_names_that_nobody_counts_are_known():
+def test_names_that_are_not_counted_are_recognised():
     for name in (
         "pods",
         "count/pods",
@@ -84,7 +84,7 @@ def test_names_that_nobody_counts_are_known():
         assert not quota.is_counted(name), name
 
 
-def test_only_what_is_raised_is_judged():
+def test_only_raised_amounts_are_checked():
     hard = {"a": Quantity.parse("2"), "b": Quantity.parse("1")}
     assert quota.find_excess(hard, {"a": 1, "b": 5}, {"a": 1}) is None
     assert quota.find_excess(hard, {"a": 1, "b": 5}, {"a": 1, "b": -1}) is None

@@ -58,7 +58,7 @@ def goes(subject: Pod, *claims: ResourceClaim, taint: DeviceTaint = BROKEN) -> d
     return None if found is None else found.at
 
 
-def test_a_taint_that_is_not_tolerated_ends_the_pod_and_says_why():
+def test_a_taint_that_is_not_tolerated_evicts_the_pod_with_a_reason():
     found = find_device_eviction(pod(), [claim()], lambda place: [BROKEN])
     assert found is not None
     assert found.at == NOON
@@ -98,7 +98,7 @@ def test_a_taint_without_a_time_was_there_always():
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "None"])
-def test_other_effects_end_nobody(effect):
+def test_other_effects_evict_no_pod(effect):
     assert goes(pod(), claim(), taint=DeviceTaint(key="k", effect=effect)) is None
 
 

@@ -160,7 +160,7 @@ ONE, TWO = frozenset({("ns", "p")}), frozenset({("ns", "p"), ("other", "p")})
         ),
     ],
 )
-def test_what_the_status_says(effect, found, evicted, said):
+def test_the_status_of_a_rule(effect, found, evicted, said):
     condition = build_condition(rule(effect), found, evicted, now="2026-01-01T00:00:00Z")
     assert (condition.status, condition.reason, condition.message) == said
     assert (condition.type, condition.observed_generation) == ("EvictionInProgress", 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Typed
-from tests.unit.simulation.stage import claim, device_class, node, pod, slice_of
+from tests.unit.simulation.cluster_text import claim, device_class, node, pod, slice_of
 
 DRIVER = "gpu.example.com"
 SIZED = device_class("gpu", '\'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("1Gi"))\'')

@@ -10,7 +10,7 @@ import pytest
 from dray.gates import GATES
 from tests.unit.cli.commands.manifests.test_allocate import GPU, SMALL
 from tests.unit.cli.conftest import Typed
-from tests.unit.simulation.stage import allocated, claim, device_class, node, pod, slice_of, template
+from tests.unit.simulation.cluster_text import allocated, claim, device_class, node, pod, slice_of, template
 
 HELD = allocated("gpu.example.com", "node-a", "gpu-0", "node-a")
 NEGATIVE = claim("bad", "gpu", count=-1)

@@ -207,6 +207,9 @@ class AgentHarness:
 
         await until(is_gone)
 
+    async def has_event(self, reason: str) -> bool:
+        return reason in await self.events()
+
     async def events(self) -> list[str]:
         return [str(event["reason"]) for event in (await self.admin.list(EVENT)).items]
 

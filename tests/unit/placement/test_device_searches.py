@@ -11,8 +11,8 @@ from dray.placement.plugins.dynamic_resources import DynamicResources
 from dray.placement.profile import SchedulerProfile
 from dray.placement.rejections import Signal, Topic
 from dray.placement.scheduling_cycle import Placement, Unschedulable, place_pod
-from tests.brute import making as make
-from tests.unit.placement.claimed import claim, cluster, devices_only, models, wanting
+from tests.brute import builders as make
+from tests.unit.placement.claim_objects import claim, cluster, devices_only, models, wanting
 
 
 class Ticking:
@@ -51,7 +51,7 @@ def events_until_found() -> int:
 # --- limits ---
 
 
-def test_a_search_that_was_given_up_says_how_far_it_came_and_gets_more_time_next() -> None:
+def test_a_given_up_search_reports_how_far_it_got_and_gets_more_time_next() -> None:
     plugin, profile = limited(10)
     snapshot = cluster({"a": THIRTY})
     first = place_pod(snapshot, wanting(MANY), profile)
@@ -232,7 +232,7 @@ def test_a_hard_shape_does_not_keep_a_pod_from_an_easy_one() -> None:
     assert turns.index(hard) > turns.index(other)
 
 
-def test_nobody_works_on_what_is_forgotten() -> None:
+def test_a_forgotten_query_is_not_searched() -> None:
     plugin, profile = limited(1000, at_once=1)
     place_pod(cluster({"a": THIRTY}), wanting(MANY), profile)
     plugin.searches.forget_query(question_of(plugin))

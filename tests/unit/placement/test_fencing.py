@@ -81,7 +81,7 @@ def test_a_pod_that_tolerates_the_fence_may_come() -> None:
     assert not must_evict(Pod(), node(Taint(key="other", effect="NoExecute")))
 
 
-def test_who_was_evicted_is_not_said_to_have_been_collected() -> None:
+def test_the_status_of_an_evicted_pod_keeps_its_reason() -> None:
     condition = {
         "type": "DisruptionTarget",
         "status": "True",

@@ -73,7 +73,7 @@ def test_taints_say_how_a_node_is_and_leave_those_of_others_alone():
     )
 
 
-def test_what_a_node_said_is_said_again_when_it_is_back():
+def test_the_previous_condition_returns_when_a_node_is_back():
     gone = build_unknown_condition(node("False", reason="Sick"), now=NOW)
     assert gone is not None
     assert (gone.status, gone.reason, gone.last_transition_time) == ("Unknown", STATUS_UNKNOWN_REASON, NOW)

@@ -14,7 +14,7 @@ from dray.claims.claim_names import build_owner_reference
 from dray.claims.pod_claims import PodClaimLookup
 from dray.placement.pending_pod import PLUGIN_NAME, PendingPod, resolve_pending_pod
 from dray.placement.rejections import PluginRejection, Signal, Topic
-from tests.unit.placement.seats import pod
+from tests.unit.placement.pods_and_nodes import pod
 
 
 def named(entry: str, claim: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def test_what_the_status_names_is_used_when_it_is_the_pods() -> None:
     assert names(resolve_pending_pod(asked, seen(claim("c", plain)))) == ["c"]
 
 
-def test_what_belongs_to_somebody_else_blocks() -> None:
+def test_a_claim_of_another_owner_blocks_the_pod() -> None:
     asked = recorded(pod(resourceClaims=[made("gpu")]), gpu="c")
     before = OwnerRef(api_version="v1", kind="Pod", name="p", uid="an older pod of this name")
     for owners in ((), (before,)):

@@ -52,7 +52,7 @@ def test_plugins_have_the_weights_of_kubernetes_and_cheap_ones_come_first() -> N
     assert profile.scheduler_name == "default-scheduler"
 
 
-def test_plugins_that_are_not_handed_in_are_not_asked() -> None:
+def test_plugins_that_are_not_passed_in_do_not_run() -> None:
     assert "DynamicResources" not in weights_of(build_profile(PlacementOptions()))
 
 
@@ -164,7 +164,7 @@ WRONG: list[tuple[object, list[str]]] = [
 
 
 @pytest.mark.parametrize(("document", "expected"), WRONG)
-def test_everything_wrong_in_a_document_is_told_with_its_field(document: object, expected: list[str]) -> None:
+def test_every_error_in_a_document_names_its_field(document: object, expected: list[str]) -> None:
     with pytest.raises(InvalidError, match=r"^scheduler profile is invalid: ") as caught:
         parse_placement_options(document)
     assert [str(problem) for problem in caught.value.problems] == expected

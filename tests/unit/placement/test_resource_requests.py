@@ -14,7 +14,7 @@ from dray.placement.resource_requests import (
     compute_requests,
 )
 from dray.values.quantity import NANOS_PER_UNIT, Quantity
-from tests.unit.placement.seats import container, pod
+from tests.unit.placement.pods_and_nodes import container, pod
 
 
 def sidecar(**amounts: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_pod_needs_room_for_its_hungriest_moment(name: str) -> None:
+def test_a_pod_requests_the_maximum_over_its_phases(name: str) -> None:
     spec, expected = ROWS[name]
     amounts = {resource: Quantity.parse(text).nanos for resource, text in expected.items()}
     assert compute_requests(pod(**spec)).amounts == amounts | {"pods": NANOS_PER_UNIT}

@@ -21,9 +21,9 @@ from dray.placement.scheduling_cycle import (
     place_pod,
 )
 from dray.placement.snapshot import ClusterSnapshot, NodeState
-from tests.unit.placement.seats import asking, node, photo, seat, subject
+from tests.unit.placement.pods_and_nodes import asking, node, node_state, pending_pod, snapshot_of
 
-WHO = subject(asking())
+WHO = pending_pod(asking())
 NO = PluginRejection("Stub", "no", frozenset({Signal(Topic.RESOURCES)}))
 
 
@@ -64,18 +64,18 @@ def refusing(*names: str) -> Callable[[NodeState], PluginRejection | None]:
 def test_the_first_verdict_about_the_whole_cluster_ends_it() -> None:
     asked = []
     late = PreFilterResult(filter=lambda place_: asked.append(place_))
-    found = place_pod(photo(node("a")), WHO, profile(None, NO, late))
+    found = place_pod(snapshot_of(node("a")), WHO, profile(None, NO, late))
     assert isinstance(found, Unschedulable)
     assert found.rejected == (RejectedNodes(NO),)
     assert asked == []
 
 
 def test_without_opinions_every_node_will_do_in_turn() -> None:
-    assert sorted(chosen(photo(node("a"), node("b"), node("c")), profile(None), 3)) == ["a", "b", "c"]
+    assert sorted(chosen(snapshot_of(node("a"), node("b"), node("c")), profile(None), 3)) == ["a", "b", "c"]
 
 
 def test_an_empty_cluster_has_no_node_and_waits_for_one() -> None:
-    found = place_pod(photo(), WHO, profile(PreFilterResult(filter=refusing())))
+    found = place_pod(snapshot_of(), WHO, profile(PreFilterResult(filter=refusing())))
     assert isinstance(found, Unschedulable)
     assert found.rejected == ()
     assert found.wake_signals == {Signal(Topic.NODES)}
@@ -89,7 +89,7 @@ def test_nodes_that_are_alike_are_asked_about_once() -> None:
         asked[place_.name] += 1
         return None
 
-    snapshot = photo(*[node(f"n{number}") for number in range(10)], node("other", unschedulable=True))
+    snapshot = snapshot_of(*[node(f"n{number}") for number in range(10)], node("other", unschedulable=True))
     place_pod(snapshot, WHO, profile(PreFilterResult(filter=count)))
     assert asked.total() == 2
     asked.clear()
@@ -97,32 +97,32 @@ def test_nodes_that_are_alike_are_asked_about_once() -> None:
     assert asked.total() == 11
 
 
-def test_narrowing_by_name_tells_the_others_why() -> None:
+def test_nodes_excluded_by_name_get_a_reason() -> None:
     elsewhere = PluginRejection("Stub0", "elsewhere")
     rules = profile(
         PreFilterResult(frozenset("ab"), elsewhere),
         PreFilterResult(frozenset("bc"), NO),
         PreFilterResult(filter=refusing("b")),
     )
-    snapshot = photo(*map(node, "abcd"))
+    snapshot = snapshot_of(*map(node, "abcd"))
     found = place_pod(snapshot, WHO, rules)
     assert isinstance(found, Unschedulable)
     told = {each.rejection: each.nodes for each in found.rejected}
-    # `b` is refused by the filter and `a` by the second opinion, with the same words.
+    # `b` is refused by the filter and `a` by the second result, with the same words.
     assert told == {elsewhere: ("c", "d"), NO: ("a", "b")}
 
 
 def test_a_name_that_is_no_node_is_ignored() -> None:
-    assert chosen(photo(node("a")), profile(PreFilterResult(frozenset({"a", "ghost"}), NO))) == ["a"]
+    assert chosen(snapshot_of(node("a")), profile(PreFilterResult(frozenset({"a", "ghost"}), NO))) == ["a"]
 
 
-def test_every_node_is_told_by_the_first_who_refuses_it() -> None:
+def test_every_node_counts_for_the_first_filter_that_rejects_it() -> None:
     second = PluginRejection("Stub1", "second")
     rules = profile(
         PreFilterResult(filter=refusing("a"), by_node=True),
         PreFilterResult(filter=lambda place_: second, by_node=True),
     )
-    found = place_pod(photo(node("a"), node("b")), WHO, rules)
+    found = place_pod(snapshot_of(node("a"), node("b")), WHO, rules)
     assert isinstance(found, Unschedulable)
     assert {each.rejection.reason: each.nodes for each in found.rejected} == {"no": ("a",), "second": ("b",)}
 
@@ -130,7 +130,7 @@ def test_every_node_is_told_by_the_first_who_refuses_it() -> None:
 def test_scores_are_weighed_and_the_best_wins() -> None:
     one = PreFilterResult(score=lambda place_: {"a": 50, "b": 0}[place_.name], by_node=True)
     two = PreFilterResult(score=lambda place_: {"a": 0, "b": 30}[place_.name], by_node=True)
-    snapshot = photo(node("a"), node("b"))
+    snapshot = snapshot_of(node("a"), node("b"))
     assert set(chosen(snapshot, profile(one, two), 2)) == {"a"}
     assert set(chosen(snapshot, profile(one, two, weights=(1, 2)), 2)) == {"b"}
     assert set(chosen(snapshot, profile(one, two, weights=(0, 1)), 2)) == {"b"}
@@ -145,12 +145,12 @@ def test_spreading_sees_only_what_is_left() -> None:
 
     values = {"a": 1, "b": 2, "c": 3}
     scoring = PreFilterResult(score=lambda place_: values[place_.name], normalize_scores=spread, by_node=True)  # type: ignore[arg-type]
-    snapshot = photo(node("a"), node("b"), node("c", unschedulable=True))
+    snapshot = snapshot_of(node("a"), node("b"), node("c", unschedulable=True))
     assert chosen(snapshot, profile(PreFilterResult(filter=refusing("c")), scoring)) == ["b"]
     assert [sorted(each) for each in seen] == [[1, 2]]
 
 
-def test_what_is_reserved_is_asked_of_the_chosen_seat_alone() -> None:
+def test_reserve_is_called_for_the_chosen_node_only() -> None:
     asked: list[str] = []
 
     def reserve(place_: NodeState) -> tuple[()]:
@@ -158,14 +158,14 @@ def test_what_is_reserved_is_asked_of_the_chosen_seat_alone() -> None:
         return ()
 
     best = PreFilterResult(score=lambda place_: int(place_.name == "b"), by_node=True, reserve=reserve)
-    assert chosen(photo(node("a"), node("b")), profile(best)) == ["b"]
+    assert chosen(snapshot_of(node("a"), node("b")), profile(best)) == ["b"]
     assert asked == ["b"]
 
 
-def test_again_when_one_verdict_says_so() -> None:
+def test_one_rejection_is_enough_to_retry() -> None:
     again = PluginRejection("Stub", "given up", retry=True)
     rules = profile(PreFilterResult(filter=lambda place_: again if place_.name == "a" else NO, by_node=True))
-    found = place_pod(photo(node("a"), node("b")), WHO, rules)
+    found = place_pod(snapshot_of(node("a"), node("b")), WHO, rules)
     assert isinstance(found, Unschedulable)
     assert found.retry
     assert found.wake_signals == NO.wake_signals
@@ -173,14 +173,14 @@ def test_again_when_one_verdict_says_so() -> None:
 
 def test_refusals_look_at_every_node_although_one_would_do() -> None:
     told = find_rejections(
-        photo(node("a"), node("b")), WHO, profile(PreFilterResult(filter=refusing("a"), by_node=True))
+        snapshot_of(node("a"), node("b")), WHO, profile(PreFilterResult(filter=refusing("a"), by_node=True))
     )
     assert [(each.rejection, each.nodes) for each in told] == [(NO, ("a",))]
-    assert find_rejections(photo(node("a")), WHO, profile(NO)) == (RejectedNodes(NO),)
+    assert find_rejections(snapshot_of(node("a")), WHO, profile(NO)) == (RejectedNodes(NO),)
 
 
-def test_the_walk_through_many_different_nodes_ends_when_enough_are_found() -> None:
-    snapshot = photo(*[node(f"n{number:03}", {"cpu": str(number + 1)}) for number in range(400)])
+def test_filtering_many_different_nodes_ends_when_enough_are_found() -> None:
+    snapshot = snapshot_of(*[node(f"n{number:03}", {"cpu": str(number + 1)}) for number in range(400)])
     asked: set[str] = set()
 
     def count(place_: NodeState) -> PluginRejection | None:
@@ -211,7 +211,7 @@ def test_the_stopwatch_hears_of_each_plugin_and_phase() -> None:
     ticks = iter(range(100))
     watch = PluginTimer(lambda: float(next(ticks)), lambda name, phase, _took: spent.append((name, phase)))
     both = PreFilterResult(filter=refusing(), score=lambda _place: 1)
-    place_pod(photo(node("a"), node("b", unschedulable=True)), WHO, profile(both, None), timer=watch)
+    place_pod(snapshot_of(node("a"), node("b", unschedulable=True)), WHO, profile(both, None), timer=watch)
     assert Counter(spent) == {
         ("Stub0", Phase.PRE_FILTER): 1,
         ("Stub1", Phase.PRE_FILTER): 1,
@@ -220,6 +220,6 @@ def test_the_stopwatch_hears_of_each_plugin_and_phase() -> None:
     }
 
 
-def test_a_seat_knows_its_node() -> None:
-    here = seat(node("a"), asking(cpu="1"))
+def test_a_node_state_has_its_node() -> None:
+    here = node_state(node("a"), asking(cpu="1"))
     assert (here.name, here.requests.get("cpu")) == ("a", 10**9)

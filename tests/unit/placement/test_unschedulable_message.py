@@ -11,9 +11,9 @@ from dray.placement.unschedulable_message import (
     explain_unschedulable,
     format_node_names,
 )
-from tests.brute import making as make
+from tests.brute import builders as make
 from tests.property.test_placement_law import OPEN
-from tests.unit.placement.claimed import claim, cluster, devices_only, having, models, wanting
+from tests.unit.placement.claim_objects import claim, cluster, devices_only, having, models, wanting
 
 
 def refused(subject: object, snapshot: object) -> Unschedulable:
@@ -23,7 +23,7 @@ def refused(subject: object, snapshot: object) -> Unschedulable:
     return found
 
 
-def test_devices_are_told_in_the_words_of_the_explanation() -> None:
+def test_the_message_about_devices_is_that_of_the_explanation() -> None:
     found = refused(wanting(claim()), cluster({"a": ()}))
     told = run_to_end(diagnose_devices(found, OPEN))
     assert told is not None
@@ -33,11 +33,11 @@ def test_devices_are_told_in_the_words_of_the_explanation() -> None:
     )
 
 
-def test_an_empty_cluster_says_so() -> None:
+def test_the_message_of_an_empty_cluster() -> None:
     assert explain_unschedulable(refused(wanting(claim()), cluster({})), OPEN) == "there are no nodes"
 
 
-def test_what_is_elsewhere_is_told_with_its_nodes() -> None:
+def test_a_claim_with_devices_elsewhere_is_reported_with_its_nodes() -> None:
     subject = wanting(having(claim(), "z/d0", where="z"))
     found = refused(subject, cluster({"a": (), "b": (), "c": ()}))
     assert explain_unschedulable(found, OPEN) == "a, b and 1 more: claim ml/c has its devices elsewhere"

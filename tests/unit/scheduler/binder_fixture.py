@@ -19,8 +19,8 @@ from dray.placement.snapshot import NodeState
 from dray.scheduler.assume_cache import ClaimAssumeCache
 from dray.scheduler.binder import Binder
 from tests.support.manual_time import ManualTime
-from tests.unit.placement.claimed import claim, having, wanting
-from tests.unit.placement.seats import node, seat
+from tests.unit.placement.claim_objects import claim, having, wanting
+from tests.unit.placement.pods_and_nodes import node, node_state
 
 GIVEN = having(claim(), "a/d0", where="a").status.allocation or AllocationResult()
 
@@ -103,7 +103,7 @@ class BinderFixture:
         return Placement(wanting(*claims, name=pod), self.node_state(on))
 
     def node_state(self, name: str) -> NodeState:
-        return seat(node(name))
+        return node_state(node(name))
 
     async def bind(self, placement: Placement) -> None:
         await self.binder.bind_claims(placement)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.scheduler import assume_cache
 from dray.scheduler.assume_cache import ClaimAssumeCache
-from tests.unit.placement.claimed import claim, having
+from tests.unit.placement.claim_objects import claim, having
 
 Told = list[tuple[ResourceClaim | None, ResourceClaim | None]]
 

@@ -19,7 +19,7 @@ from dray.scheduler.binder import (
     PodGoneOrBoundError,
     StalePlacementError,
 )
-from tests.unit.placement.claimed import claim, having, wanting
+from tests.unit.placement.claim_objects import claim, having, wanting
 from tests.unit.scheduler.binder_fixture import GIVEN, PROTECTED, BinderFixture, run, users
 
 

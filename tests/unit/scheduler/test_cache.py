@@ -21,10 +21,10 @@ from dray.gates import GateSet
 from dray.placement.resource_requests import NO_REQUESTS, compute_requests
 from dray.placement.snapshot import ClusterSnapshot
 from dray.scheduler.cache import SchedulerCache
-from tests.brute import making as make
+from tests.brute import builders as make
 from tests.property.test_placement_law import OPEN
-from tests.unit.placement.claimed import claim, having
-from tests.unit.placement.seats import asking, node
+from tests.unit.placement.claim_objects import claim, having
+from tests.unit.placement.pods_and_nodes import asking, node
 
 
 def pod(name: str = "p", cpu: str = "1", on: str = "", phase: str = "Running") -> Pod:

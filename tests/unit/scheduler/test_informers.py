@@ -18,11 +18,11 @@ from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.informers import SchedulerInformers
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queueing_hints import CAPACITY_FREED, DEVICES_CHANGED, NODES_CHANGED
-from tests.brute import making as make
+from tests.brute import builders as make
 from tests.contract.intercepted_transport import InterceptedTransport
 from tests.property.test_placement_law import OPEN
-from tests.unit.placement.claimed import claim, having
-from tests.unit.placement.seats import node
+from tests.unit.placement.claim_objects import claim, having
+from tests.unit.placement.pods_and_nodes import node
 from tests.unit.scheduler.queue_fixture import pod
 
 

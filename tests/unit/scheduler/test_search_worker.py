@@ -11,8 +11,8 @@ from dray.placement.pending_pod import PendingPod
 from dray.placement.plugins.dynamic_resources import DynamicResources
 from dray.placement.scheduling_cycle import Unschedulable, place_pod
 from dray.scheduler.search_worker import RECHECK_SECONDS, TIME_SLICE_SECONDS, SearchWorker
-from tests.brute import making as make
-from tests.unit.placement.claimed import claim, cluster, devices_only, models, wanting
+from tests.brute import builders as make
+from tests.unit.placement.claim_objects import claim, cluster, devices_only, models, wanting
 
 MANY = claim(make.request("r", 30))
 RANKED = claim(make.first_of("r", ("many", make.asking(30)), ("few", make.asking(2))))

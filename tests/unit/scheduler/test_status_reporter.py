@@ -34,7 +34,7 @@ from dray.scheduler.status_reporter import (
 )
 from tests.property.test_placement_law import OPEN
 from tests.support.manual_time import ManualTime
-from tests.unit.placement.claimed import claim, cluster, devices_only, wanting
+from tests.unit.placement.claim_objects import claim, cluster, devices_only, wanting
 from tests.unit.scheduler.queue_fixture import pod
 
 

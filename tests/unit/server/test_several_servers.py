@@ -9,7 +9,7 @@ from dray.server.http.errors import ApiStatusError
 from dray.server.ledger.admission import LedgerAdmission
 from dray.server.ledger.reconciliation import audit_cached_ledger
 from dray.store.memory import MemoryStore
-from tests.unit.claims.ledgers import device, slice_of
+from tests.unit.claims.ledger_objects import device, slice_of
 from tests.unit.server.registries import CLAIMS, CONFIGS, PREPARATIONS, QUOTAS, preparation, result, world
 
 ROUNDS = 30

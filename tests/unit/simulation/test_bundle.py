@@ -8,7 +8,7 @@ from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.simulation.allocation_audit import audit_bundle
 from dray.simulation.bundle import ASSUMED_NODE_NAME, BundleError, build_bundle
 from dray.simulation.file_placement import build_inventory
-from tests.unit.simulation.stage import (
+from tests.unit.simulation.cluster_text import (
     NOW,
     allocated,
     bundle,
@@ -151,7 +151,7 @@ def test_other_kinds_are_counted_and_unknown_fields_are_named():
     )
 
 
-def test_without_nodes_they_are_taken_from_slices_and_that_is_said():
+def test_without_nodes_they_are_taken_from_slices_with_a_remark():
     cluster = bundle(slice_of("node-b", "x") + slice_of("node-a", "x"))
     assert [n.metadata.name for n in cluster.nodes] == ["node-a", "node-b"]
     assert cluster.node_remarks == (
@@ -242,17 +242,17 @@ def test_taint_rules_count_for_placing_and_auditing_unless_their_gate_is_off():
     )
     assert [rule.metadata.name for rule in cluster.rules] == ["service-day"]
     assert cluster.rules[0].spec.taint.time_added == NOW
-    door, without = (
+    gate_filter, without = (
         AllocatorGateFilter.from_overrides({}),
         AllocatorGateFilter.from_overrides({"DRADeviceTaintRules": False}),
     )
-    for way, taints in ((door, 1), (without, 0)):
+    for way, taints in ((gate_filter, 1), (without, 0)):
         seen = build_inventory(cluster, way).get_node_view(cluster.nodes[0]).shape.profiles
-        assert [len(content.taints) for content in seen] == [taints]
-    (judged,) = audit_bundle(cluster, door)
-    assert judged.rules == ("TaintsTolerated",)
-    (judged,) = audit_bundle(cluster, without)
-    assert judged.problems == ()
+        assert [len(profile.taints) for profile in seen] == [taints]
+    (evaluate_toy,) = audit_bundle(cluster, gate_filter)
+    assert evaluate_toy.rules == ("TaintsTolerated",)
+    (evaluate_toy,) = audit_bundle(cluster, without)
+    assert evaluate_toy.problems == ()
 
 
 @pytest.mark.parametrize("first", [True, False])

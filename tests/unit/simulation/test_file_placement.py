@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.simulation.file_placement import PlacedUnit, PlacementOutcome, PlacementScope, UnplacedUnit
-from tests.unit.simulation.stage import (
+from tests.unit.simulation.cluster_text import (
     allocated,
     bundle,
     claim,
@@ -243,7 +243,7 @@ OBSTACLES = [
 
 
 @pytest.mark.parametrize(("objects", "waiting", "why"), OBSTACLES, ids=[row[2] for row in OBSTACLES])
-def test_what_is_in_the_way_is_said_and_concerns_only_this_pod(objects, waiting, why):
+def test_an_obstacle_is_reported_and_concerns_only_its_pod(objects, waiting, why):
     text = TWO_NODES + slice_of("node-a", "gpu-0") + template("fine", "gpu") + objects
     found = placed(text + pod("other", templates="fine") + waiting)
     assert found[:2] == ["pod default/other on node-a: gpu-0", f"pod default/x: {why}"]
@@ -266,7 +266,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("broken", "switches", "why"), FAULTS, ids=["class", "too many", "gate"])
-def test_a_claim_nobody_can_answer_stops_only_its_own_pod(broken, switches, why):
+def test_a_claim_that_no_node_can_satisfy_stops_only_its_own_pod(broken, switches, why):
     text = TWO_NODES + slice_of("node-a", "gpu-0") + claim("fine", "gpu") + broken
     found = placed(text + pod("x", claims="c") + pod("second", claims="fine"), **switches)
     assert found == [f"pod default/x: {why}", "pod default/second on node-a: gpu-0"]
@@ -281,7 +281,7 @@ def test_a_selector_that_fails_on_one_device_rules_out_that_node_only():
     ]
 
 
-def test_an_incomplete_pool_lends_nothing_and_hurts_nobody_else():
+def test_an_incomplete_pool_offers_nothing_and_affects_no_other():
     text = (
         TWO_NODES
         + slice_of("node-a", "gpu-0").replace("resourceSliceCount: 1", "resourceSliceCount: 2")

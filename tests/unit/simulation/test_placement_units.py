@@ -9,7 +9,7 @@ from dray.claims.pod_claims import PodClaimLookup
 from dray.placement.pending_pod import PendingPod, resolve_pending_pod
 from dray.simulation.bundle import Bundle
 from dray.simulation.placement_units import BundleClaims
-from tests.unit.simulation.stage import bundle, claim, owned_by, pod
+from tests.unit.simulation.cluster_text import bundle, claim, owned_by, pod
 
 DELETED = "  deletionTimestamp: 2026-01-01T00:00:00Z\n"
 RECORDED = "status:\n  resourceClaimStatuses:\n  - {name: t, resourceClaimName: c}\n"

@@ -1,4 +1,4 @@
-"""Opening a store: what is not ours, not whole or not there is refused in one line that says what to do."""
+"""Opening a store: a foreign, damaged or missing one is refused in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_text_file_is_left_alone(tmp_path: Path):
     assert path.read_text() == "my notes"
 
 
-async def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path):
+async def test_a_database_of_another_program_is_left_alone(tmp_path: Path):
     path = tmp_path / "theirs.db"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE theirs (x)")

@@ -1,4 +1,4 @@
-"""R-17 at the store: no wall clock is read, so that no jump of one can decide anything; revisions do."""
+"""R-17 at the store: no wall clock is read, so that no clock jump can decide anything; revisions do."""
 
 from __future__ import annotations
 

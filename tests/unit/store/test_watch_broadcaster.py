@@ -1,4 +1,4 @@
-"""The hub: watchers stand under their prefix, and a batch costs only those it concerns."""
+"""The broadcaster: watchers are indexed by prefix, and a batch costs only those it concerns."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_waiting_for_a_revision_ends_when_it_comes_or_when_the_store_ends(
 
 
 async def test_a_bookmark_is_never_ahead_of_a_change_that_came_with_it():
-    """A change that came in the very moment a quiet watcher was to be told how far it is was told after."""
+    """A change that arrives in the very moment of a bookmark must not be delivered after it."""
     hub, patience = WatchBroadcaster(1), 0.02
     change = EventBatch(2, (StoreEvent(b"a/b", 2, None, None),))
     async with aclosing(hub.watch(Nothing(), b"a/", 1, patience)) as watch:

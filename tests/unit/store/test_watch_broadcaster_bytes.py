@@ -1,4 +1,4 @@
-"""A watcher that does not read is cut off by the weight of what waits for it, not only by its number."""
+"""A watcher that does not read is cut off by the bytes in its buffer, not only by their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small endpoint of processes that are no API server: numbers, health, and nothing unless asked for."""
+"""The endpoint of processes that are not the API server: metrics, health, and nothing unless enabled."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def asked(checks, *paths: str) -> list[tuple[int, str]]:
     return asyncio.run(ask())
 
 
-def test_numbers_are_told():
+def test_metrics_are_rendered():
     ((code, text),) = asked(GOOD, "/metrics")
     assert code == 200
     assert "\nheight 3.0\n" in text
 
 
-def test_a_process_that_is_well_says_ok():
+def test_a_healthy_process_answers_ok():
     assert asked(GOOD, "/healthz", "/readyz", "/livez") == [(200, "ok")] * 3
 
 
-def test_a_process_that_is_not_ready_says_why_and_lives():
+def test_a_process_that_is_not_ready_reports_why_and_stays_live():
     text = "[-]informers failed: pods were never listed\n[+]leader ok\n{} check failed\n"
     assert asked(BAD, "/healthz", "/readyz", "/livez") == [
         (500, text.format("healthz")),
@@ -52,7 +52,7 @@ def test_a_process_that_is_not_ready_says_why_and_lives():
     ]
 
 
-def test_single_checks_can_be_asked():
+def test_single_checks_have_their_own_paths():
     answers = asked(BAD, "/readyz/leader", "/readyz/informers", "/readyz/other", "/readyz?verbose", "/else")
     assert [code for code, _ in answers] == [200, 500, 404, 500, 404]
 
@@ -80,7 +80,7 @@ def test_the_address_is_free_again_afterwards():
     assert second == third
 
 
-def test_an_address_in_use_is_told():
+def test_an_address_in_use_is_an_error():
     async def both() -> None:
         numbers = MetricsRegistry(build_metric_table(HEIGHT))
         async with serve_telemetry(numbers, GOOD, address="127.0.0.1:0") as address:

@@ -1,4 +1,4 @@
-"""Lines of the log: one line each, readable, without secrets, not too many, and never in the way."""
+"""Log lines: one line each, readable, without secrets, limited in number, and never blocking."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_lines_below_the_level_are_not_written():
 
 @pytest.mark.parametrize("json_", [False, True])
 @given(text=st.text())
-def test_whatever_stands_in_a_field_a_line_is_one_line_of_visible_characters(json_, text):
+def test_a_line_is_one_line_of_visible_characters_whatever_its_fields(json_, text):
     log, lines, _ = made(json=json_)
     log.info("Seen", name=text)
     assert len(lines) == 1
@@ -116,7 +116,7 @@ def test_long_texts_are_cut():
     assert len(redact("x" * 100_000)) < 1100
 
 
-def test_a_message_that_comes_again_and_again_is_counted():
+def test_a_repeated_message_is_counted():
     log, lines, clock = made()
     for number in range(100):
         log.warning("The disk is slow", number=number)
@@ -160,7 +160,7 @@ def test_only_so_many_messages_are_remembered(monkeypatch):
     assert len(log._counts) <= 10
 
 
-def test_a_fault_is_told_with_its_place_and_a_refusal_without():
+def test_an_unexpected_error_is_logged_with_its_location_and_a_refusal_without():
     log, lines, _ = made()
     try:
         int("x")
@@ -207,7 +207,7 @@ def test_a_line_longer_than_a_pipe_takes_is_cut():
     os.close(writer)
 
 
-def test_libraries_speak_through_the_log():
+def test_libraries_log_through_the_logger():
     log, lines, _ = made()
     redirect_library_logs(log, "tests.some.library")
     logger = logging.getLogger("tests.some.library")

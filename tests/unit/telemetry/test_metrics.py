@@ -1,4 +1,4 @@
-"""Numbers by a table of measures: added up, set, asked for, bounded, and of one service alone."""
+"""Metrics by a table of definitions: counted, set, collected, limited, and separate per service."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_durations_fall_into_buckets_that_add_up():
     assert value(numbers, "wait_seconds_sum", place="here") == pytest.approx(2.65)
 
 
-def test_gauges_are_asked_when_somebody_reads():
+def test_callbacks_are_called_when_metrics_are_scraped():
     numbers, there = MetricsRegistry(ROWS), [1.0]
     numbers.add_callback("height", lambda: [((), there[0])])
     numbers.add_callback("waiting", lambda: [(("here",), 3.0), (("there",), 2.0)])
@@ -84,7 +84,7 @@ def test_two_services_do_not_mix():
     assert (value(one, "height"), value(other, "height")) == (3, 0)
 
 
-def test_services_of_one_process_are_told_together_and_the_process_once():
+def test_joined_services_share_one_page_with_process_metrics_once():
     one, other = MetricsRegistry(build_metric_table(HEIGHT)), MetricsRegistry(build_metric_table(CALLS))
     one.join(other)
     one.set("height", 3)

@@ -1,4 +1,4 @@
-"""CDI files: what is wrong is told with its field, and nothing asks for a later version than it needs."""
+"""CDI specs: problems are reported with their field, and a spec has no later version than it needs."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def test_members_that_we_do_not_know_are_passed_over() -> None:
         (FULL, "0.7.0"),
     ],
 )
-def test_a_spec_says_the_lowest_version_that_knows_its_fields(made: CdiSpec, version: str) -> None:
+def test_a_spec_has_the_lowest_version_with_its_fields(made: CdiSpec, version: str) -> None:
     assert get_minimum_version(made) == version
     assert json.loads(serialize_spec(made))["cdiVersion"] == version
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_its_field() -> None:
+def test_all_problems_are_reported_at_once_with_their_fields() -> None:
     edits = ContainerEdits(
         env=("GOOD=1", "NOTHING", "=x", "NUL=\0"),
         device_nodes=(DeviceNode(type="x", permissions="rx"),),
@@ -149,7 +149,7 @@ def test_a_spec_without_devices_is_none() -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_spec_says_why(content: bytes, text: str) -> None:
+def test_a_file_that_is_no_spec_is_an_error(content: bytes, text: str) -> None:
     with pytest.raises(CdiSpecError) as bad:
         parse_spec(content)
     assert text in str(bad.value)

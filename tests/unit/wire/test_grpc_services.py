@@ -1,4 +1,4 @@
-"""Services: compiled from what is written, with the numbers of Kubernetes, and what is sent arrives."""
+"""gRPC services: compiled from the `.proto` files, with the field numbers of Kubernetes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_messages_have_the_names_and_numbers_that_kubernetes_published(
 
 
 def shape(made: Any) -> Any:
-    """The names, numbers and wire forms of a message and of what is in it."""
+    """Return the names, numbers and wire types of a message and its fields."""
     return made.DESCRIPTOR.name, [
         (
             field.name,
@@ -173,7 +173,7 @@ class _Served:
         self._folder.cleanup()
 
 
-def test_what_is_asked_over_a_socket_is_answered() -> None:
+def test_calls_over_a_socket_are_answered() -> None:
     async def run() -> None:
         async with _Served() as channel:
             stub = GrpcStub(channel, grpc_services.DRA_V1)
@@ -213,7 +213,7 @@ def test_what_is_streamed_arrives_one_after_the_other() -> None:
     ("service", "method"),
     [(grpc_services.DRA_V1BETA1, "NodePrepareResources"), (grpc_services.DRA_V1, "NodeUnprepareResources")],
 )
-def test_what_nobody_answers_is_unimplemented(service: GrpcService, method: str) -> None:
+def test_methods_without_an_implementation_are_unimplemented(service: GrpcService, method: str) -> None:
     async def run() -> None:
         async with _Served() as channel:
             with pytest.raises(grpc.aio.AioRpcError) as failed:
@@ -225,7 +225,7 @@ def test_what_nobody_answers_is_unimplemented(service: GrpcService, method: str)
     asyncio.run(run())
 
 
-def test_a_reply_that_is_nonsense_is_said_to_be_so(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_reply_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     async def run() -> None:
         async with _Served() as channel:
             method = grpc_services.REGISTRATION.methods["GetInfo"]
@@ -243,7 +243,7 @@ def test_a_reply_that_is_nonsense_is_said_to_be_so(capfd: pytest.CaptureFixture[
 
 
 def test_other_users_of_the_same_names_are_not_in_the_way() -> None:
-    """Messages live in a pool of their own, so a process may have a generated module of the same proto."""
+    """Messages are in a pool of their own, so a process may have a generated module of the same proto."""
     from google.protobuf import descriptor_pool
 
     file = descriptor_pb2.FileDescriptorProto(

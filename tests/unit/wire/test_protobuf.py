@@ -61,7 +61,7 @@ def test_of_a_oneof_the_last_field_counts():
 
 
 @pytest.mark.parametrize(("syntax", "content"), [("proto2", b"\x10\x00"), ("proto3", b"")])
-def test_only_proto2_tells_a_zero_from_an_absent_value(syntax, content):
+def test_only_proto2_distinguishes_zero_from_absent(syntax, content):
     assert build(syntax)["Container"](ready=False).SerializeToString() == content
 
 

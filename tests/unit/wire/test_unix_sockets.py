@@ -1,4 +1,4 @@
-"""Sockets: paths that fit, directories that are ours, and nothing removed but sockets."""
+"""Unix sockets: paths that fit, private directories, and nothing removed but sockets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_path_that_fits_is_the_plain_one() -> None:
 
 @pytest.mark.parametrize("length", range(1, 64))
 def test_h04_a_long_name_of_a_driver_and_a_pod_is_still_a_legal_path(folder: Path, length: int) -> None:
-    """Others made a path of the driver's name and the pod's uid, and could not listen when it was long."""
+    """A path of the driver's name and the pod's uid can be too long to listen at."""
     deep = folder / (
         "d" * (MAX_SOCKET_PATH_BYTES - len(os.fsencode(folder)) - len("/") * 2 - 16 - len(".sock"))
     )
@@ -49,7 +49,7 @@ def test_h04_a_long_name_of_a_driver_and_a_pod_is_still_a_legal_path(folder: Pat
     assert build_socket_path(deep, f"{'g' * length}-{POD[:-1]}2.sock") != path
 
 
-def test_a_path_of_exactly_the_longest_length_is_kept() -> None:
+def test_a_path_of_the_maximum_length_is_not_shortened() -> None:
     directory = Path("/" + "d" * 49)
     name = "n" * (MAX_SOCKET_PATH_BYTES - 51)
     assert len(os.fsencode(directory / name)) == MAX_SOCKET_PATH_BYTES
@@ -81,7 +81,7 @@ def test_a_link_is_not_taken_for_a_directory(folder: Path) -> None:
         secure_socket_directory(folder / "link")
 
 
-def test_a_directory_of_somebody_else_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(InputError, match=r"belongs to user \d+, not to this one \(12345\)"):
         secure_socket_directory(folder)
@@ -103,7 +103,7 @@ def test_an_old_socket_is_removed_and_a_free_path_is_fine(folder: Path) -> None:
     assert not path.exists()
 
 
-def test_what_is_no_socket_stays_and_is_told(folder: Path) -> None:
+def test_a_file_that_is_no_socket_stays_and_is_an_error(folder: Path) -> None:
     file, link = folder / "file.sock", folder / "link.sock"
     file.write_text("precious")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -117,7 +117,7 @@ def test_what_is_no_socket_stays_and_is_told(folder: Path) -> None:
     assert (folder / "x.sock").exists()
 
 
-def test_an_old_socket_that_cannot_be_removed_is_told_with_the_cause(
+def test_a_stale_socket_that_cannot_be_removed_is_an_error_with_the_cause(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = folder / "x.sock"

@@ -14,7 +14,7 @@ Every result equals that of `DeviceProfile.evaluate`; grouping only changes how 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dray.allocator.checks import taints
@@ -28,6 +28,7 @@ from dray.allocator.inventory.device_profiles import (
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import RequestAlternative
 from dray.api.devices.device_value import DeviceRead, DeviceReads, has_domain
+from dray.values.bit_masks import iter_bits
 from dray.values.cache_bounds import CacheBound
 
 SUITABLE_DEVICES = CacheBound("devices that match alternatives", 128, "a list of devices")
@@ -279,14 +280,6 @@ def intern_device_list(
             profiles, mask, profile_table.grouping, profile_table.group_results
         )
     return found
-
-
-def iter_bits(mask: int) -> Iterator[int]:
-    """The positions of the bits in a mask, in order."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 # --- grouping keys ---

@@ -86,21 +86,21 @@ def _collect_config(case: ClaimCase) -> Iterator[DeviceAllocationConfiguration]:
     mine = [chosen[name] for name in order if name in chosen]
     classes = {item.metadata.name: item for item in case.inputs.classes}
 
-    def covering(parts: list[ResultPart], names: tuple[str, ...]) -> tuple[str, ...]:
+    def find_covering(parts: list[ResultPart], names: tuple[str, ...]) -> tuple[str, ...]:
         """No names where the chosen alternatives are all requests."""
         return () if {part.request for part in parts} == set(order) else names
 
     for name in dict.fromkeys(part.spec.device_class_name for part in mine if part.spec is not None):
         using = [part for part in mine if part.spec is not None and part.spec.device_class_name == name]
         for class_config in classes[name].spec.config if name in classes else ():
-            named = covering(using, tuple(part.result.request for part in using))
+            named = find_covering(using, tuple(part.result.request for part in using))
             yield DeviceAllocationConfiguration(
                 source="FromClass", requests=named, opaque=class_config.opaque
             )
     for claim_config in case.claim.spec.devices.config:
         using = [p for p in mine if {p.request, p.result.request}.intersection(claim_config.requests)]
         if using or not claim_config.requests:
-            named = covering(using, claim_config.requests)
+            named = find_covering(using, claim_config.requests)
             yield DeviceAllocationConfiguration(
                 source="FromClaim", requests=named, opaque=claim_config.opaque
             )

@@ -311,13 +311,13 @@ class PodClaimPreparer:
         return outcome
 
     async def _release_pod(self, pod_uid: str, abandon: bool) -> ClaimsPending | None:
-        def needed() -> frozenset[str]:
+        def list_to_release() -> frozenset[str]:
             only_user = (each for each in self.record.find_used_by(pod_uid) if each.pod_uids == (pod_uid,))
             return frozenset(each.uid for each in (*only_user, *self.record.find_released_by(pod_uid)))
 
         if not self.is_held(pod_uid):
             return None
-        async with self._calls.claim_locks.hold(needed):
+        async with self._calls.claim_locks.hold(list_to_release):
             self._calls.record = plan.release_pod(self.record, pod_uid)
             problem = await self._calls.save("unpreparing recorded")
             if problem:

@@ -158,11 +158,11 @@ class DynamicResources:
         except UnanswerableClaimError:
             return WorkBudget(self.searches.limit)
 
-        def given_up(shape: NodeShape) -> GaveUp | None:
+        def find_given_up(shape: NodeShape) -> GaveUp | None:
             ending = shape.endings.get(query)
             return ending if isinstance(ending, GaveUp) else None
 
-        return WorkBudget(self.searches.limit, find_given_up=given_up)
+        return WorkBudget(self.searches.limit, find_given_up=find_given_up)
 
 
 def needs_ranking(query: DeviceQuery) -> bool:

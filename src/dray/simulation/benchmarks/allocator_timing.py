@@ -321,7 +321,7 @@ def _build_trace_replay(trace: list[TraceEvent]) -> Callable[[], object]:
     ]
     ending = trace[-1]
 
-    def told() -> Iterator[TraceEvent]:
+    def replay_events() -> Iterator[TraceEvent]:
         for pick, refused in picks:
             yield CandidateTaken(pick, tuple(refused))
         for choice, alternative, nth, refused, short in ends:
@@ -329,7 +329,7 @@ def _build_trace_replay(trace: list[TraceEvent]) -> Callable[[], object]:
         yield ending
 
     def drain() -> None:
-        for _ in told():
+        for _ in replay_events():
             pass
 
     return drain

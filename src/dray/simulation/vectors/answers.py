@@ -133,14 +133,15 @@ def normalize_result(result: AllocationResult) -> AllocationResult:
 
 
 def _sort_selector(selector: NodeSelector) -> NodeSelector:
-    def ordered(items: tuple[NodeSelectorRequirement, ...]) -> tuple[NodeSelectorRequirement, ...]:
+    def sort_requirements(items: tuple[NodeSelectorRequirement, ...]) -> tuple[NodeSelectorRequirement, ...]:
         each = [msgspec.structs.replace(item, values=tuple(sorted(item.values))) for item in items]
         return tuple(sorted(each, key=lambda item: (item.key, item.operator, item.values)))
 
     return NodeSelector(
         node_selector_terms=tuple(
             NodeSelectorTerm(
-                match_expressions=ordered(term.match_expressions), match_fields=ordered(term.match_fields)
+                match_expressions=sort_requirements(term.match_expressions),
+                match_fields=sort_requirements(term.match_fields),
             )
             for term in selector.node_selector_terms
         )

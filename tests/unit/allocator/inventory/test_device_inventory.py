@@ -9,7 +9,7 @@ import pytest
 import dray.allocator.inventory.node_shapes as node_shapes
 from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.allocator.inventory.usage import DeviceUsage
-from tests.brute.making import (
+from tests.brute.builders import (
     attribute,
     budget,
     capacity,
@@ -23,16 +23,16 @@ from tests.brute.making import (
     published,
     result,
 )
-from tests.brute.toyjudge import ToyJudge, judged
+from tests.brute.toy_selectors import ToyEvaluator, evaluate_toy
 
 
-def stock(*slices, held=()):
-    return DeviceInventory(slices, [], DeviceUsage.from_claims(held), judged)
+def inventory(*slices, held=()):
+    return DeviceInventory(slices, [], DeviceUsage.from_claims(held), evaluate_toy)
 
 
-def local(content, number, **more):
+def local(profile, number, **more):
     """The same content as a pool of its own on a node of its own."""
-    return published(*content, name=f"s{number}", pool=f"p{number}", node_name=f"n{number}", **more)
+    return published(*profile, name=f"s{number}", pool=f"p{number}", node_name=f"n{number}", **more)
 
 
 def same_shape(there: DeviceInventory, *names: str) -> bool:
@@ -40,7 +40,7 @@ def same_shape(there: DeviceInventory, *names: str) -> bool:
 
 
 def test_nodes_with_the_same_devices_have_one_shape():
-    two = stock(local(devices("a", "b", numa=1), 1), local(devices("x", "y", numa=1), 2))
+    two = inventory(local(devices("a", "b", numa=1), 1), local(devices("x", "y", numa=1), 2))
     assert same_shape(two, "n1", "n2")
 
 
@@ -56,24 +56,24 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_nodes_with_different_devices_do_not(what):
     one, other = DIFFERENT[what]
-    assert not same_shape(stock(local([one], 1), local([other], 2)), "n1", "n2")
+    assert not same_shape(inventory(local([one], 1), local([other], 2)), "n1", "n2")
 
 
 def test_nodes_with_devices_in_another_order_do_not():
     first, second = device("a", numa=1), device("b", numa=2)
-    assert not same_shape(stock(local([first, second], 1), local([second, first], 2)), "n1", "n2")
+    assert not same_shape(inventory(local([first, second], 1), local([second, first], 2)), "n1", "n2")
 
 
 def test_drivers_and_pools_tell_shapes_apart():
     one = published(device("a"), name="1", pool="p1", driver="one.example", node_name="n1")
     two = published(device("a"), name="2", pool="p2", driver="two.example", node_name="n2")
-    assert not same_shape(stock(one, two), "n1", "n2")
+    assert not same_shape(inventory(one, two), "n1", "n2")
     split = [
         published(device("a"), name="1", pool="p1", node_name="n1"),
         published(device("b"), name="2", pool="p2", node_name="n1"),
         published(*devices("a", "b"), name="3", pool="p3", node_name="n2"),
     ]
-    assert not same_shape(stock(*split), "n1", "n2")
+    assert not same_shape(inventory(*split), "n1", "n2")
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_drivers_and_pools_tell_shapes_apart():
     ],
     ids=["whole", "share", "amount"],
 )
-def test_what_is_taken_tells_shapes_apart(held):
-    content = [device("a", shared=True, capacity={"mem": 4}), device("b")]
-    assert same_shape(stock(local(content, 1), local(content, 2)), "n1", "n2")
-    assert not same_shape(stock(local(content, 1), local(content, 2), held=[holding(held)]), "n1", "n2")
+def test_usage_distinguishes_shapes(held):
+    profile = [device("a", shared=True, capacity={"mem": 4}), device("b")]
+    assert same_shape(inventory(local(profile, 1), local(profile, 2)), "n1", "n2")
+    assert not same_shape(inventory(local(profile, 1), local(profile, 2), held=[holding(held)]), "n1", "n2")
 
 
 def test_nodes_with_the_same_devices_taken_the_same_have_one_shape_again():
-    content = devices("a", "b")
+    profile = devices("a", "b")
     held = [holding(result("a", pool=pool), name=pool) for pool in ("p1", "p2")]
-    assert same_shape(stock(local(content, 1), local(content, 2), held=held), "n1", "n2")
+    assert same_shape(inventory(local(profile, 1), local(profile, 2), held=held), "n1", "n2")
 
 
 def test_counters_left_tell_shapes_apart():
@@ -103,19 +103,19 @@ def test_counters_left_tell_shapes_apart():
         where = {"pool": f"p{number}", "name": f"s{number}", "node_name": f"n{number}"}
         return partitioned(budget(slots=slots), *parts, **where)
 
-    assert same_shape(stock(*pool(1, 2), *pool(2, 2)), "n1", "n2")
-    assert not same_shape(stock(*pool(1, 2), *pool(2, 3)), "n1", "n2")
+    assert same_shape(inventory(*pool(1, 2), *pool(2, 2)), "n1", "n2")
+    assert not same_shape(inventory(*pool(1, 2), *pool(2, 3)), "n1", "n2")
 
 
-def test_a_selector_of_several_terms_tells_shapes_apart():
+def test_a_selector_of_several_terms_distinguishes_shapes():
     one = published(device("a"), name="1", pool="p1", node_name="n1")
     two = published(device("a"), name="2", pool="p2", node_selector=labelled({"zone": "z2"}, {"rack": "r2"}))
-    there = stock(one, two)
+    there = inventory(one, two)
     assert there.get_node_view(node("n1")).shape is not there.get_node_view(node("n2", zone="z2")).shape
 
 
 def test_a_view_is_kept_until_something_in_it_changes():
-    first = stock(local(devices("a"), 1), local(devices("a"), 2))
+    first = inventory(local(devices("a"), 1), local(devices("a"), 2))
     before = {name: first.get_node_view(node(name)) for name in ("n1", "n2")}
     assert first.get_node_view(node("n1")) is before["n1"]
     second = first.replace_usage(first.usage.add_claims([holding(result("a", pool="p2"))]))
@@ -126,15 +126,15 @@ def test_a_view_is_kept_until_something_in_it_changes():
     assert (before["n2"].shape.taken, changed.shape.taken) == (0, 1)
 
 
-def test_stocks_over_one_set_of_slices_do_not_disturb_each_other():
-    first = stock(local(devices("a"), 1))
+def test_inventories_over_one_set_of_slices_are_independent():
+    first = inventory(local(devices("a"), 1))
     second = first.replace_usage(DeviceUsage.from_claims([holding(result("a", pool="p1"))]))
     taken = [here.get_node_view(node("n1")).shape.taken for here in (first, second, first, second)]
     assert taken == [0, 1, 0, 1]
 
 
 def test_a_node_that_changes_its_labels_sees_something_else():
-    there = stock(published(device("a"), node_selector=labelled({"zone": "z1"})))
+    there = inventory(published(device("a"), node_selector=labelled({"zone": "z1"})))
     assert [len(there.get_node_view(node("n1", zone=zone)).pool_views) for zone in ("z1", "z2", "z1")] == [
         1,
         0,
@@ -142,24 +142,24 @@ def test_a_node_that_changes_its_labels_sees_something_else():
     ]
 
 
-def test_devices_that_only_differ_in_name_are_judged_once():
-    judge = ToyJudge()
-    content = DeviceInventory(
-        [local(devices("a", "b", numa=1), 1), local(devices("c", numa=1), 2)], [], DeviceUsage(), judge
+def test_devices_that_only_differ_in_name_are_evaluated_once():
+    evaluator = ToyEvaluator()
+    profile = DeviceInventory(
+        [local(devices("a", "b", numa=1), 1), local(devices("c", numa=1), 2)], [], DeviceUsage(), evaluator
     )
-    contents = {id(c) for name in ("n1", "n2") for c in content.get_node_view(node(name)).shape.profiles}
+    contents = {id(c) for name in ("n1", "n2") for c in profile.get_node_view(node(name)).shape.profiles}
     assert len(contents) == 1
-    (one,) = {c for name in ("n1", "n2") for c in content.get_node_view(node(name)).shape.profiles}
+    (one,) = {c for name in ("n1", "n2") for c in profile.get_node_view(node(name)).shape.profiles}
     assert [one.evaluate("any"), one.evaluate("any")] == [True, True]
-    assert len(judge.asked) == 1
+    assert len(evaluator.asked) == 1
 
 
 def test_candidates_know_their_names_again():
-    view = stock(
+    view = inventory(
         published(*devices("a", "b"), name="1", pool="p1"), published(device("c"), name="2", pool="p2")
     ).get_node_view(node())
     found = [view.locate_device(candidate) for candidate in range(3)]
-    assert [(shelf.pool[1], shelf.names[position]) for shelf, position in found] == [
+    assert [(pool_view.pool[1], pool_view.names[position]) for pool_view, position in found] == [
         ("p1", "a"),
         ("p1", "b"),
         ("p2", "c"),
@@ -170,7 +170,7 @@ def test_candidates_know_their_names_again():
 
 def test_values_of_an_attribute_are_masks():
     shape = (
-        stock(published(device("a", numa=1), device("b", numa=[1, 2]), device("c")))
+        inventory(published(device("a", numa=1), device("b", numa=[1, 2]), device("c")))
         .get_node_view(node())
         .shape
     )
@@ -180,7 +180,7 @@ def test_values_of_an_attribute_are_masks():
 def test_what_is_left_of_shares():
     held = [holding(result("a", share="id", consumed={"mem": 1, "gone": 5}))]
     shape = (
-        stock(
+        inventory(
             published(device("a", shared=True, capacity={"mem": capacity(4), "bw": 2}), device("b")),
             held=held,
         )
@@ -191,9 +191,9 @@ def test_what_is_left_of_shares():
     assert (shape.taken, shape.shared, shape.shareable) == (0, 1, 1)
 
 
-def test_a_stock_that_lives_long_does_not_remember_every_shape(monkeypatch):
+def test_an_inventory_keeps_a_bounded_number_of_shapes(monkeypatch):
     monkeypatch.setattr(node_shapes.RECENT_SHAPES, "max_entries", 27)  # three shapes of eight devices
-    there = stock(local(devices(*"abcdefgh"), 1))
+    there = inventory(local(devices(*"abcdefgh"), 1))
     seen = []
     for name in "abcdefgh":
         there = there.replace_usage(there.usage.add_claims([holding(result(name, pool="p1"), name=name)]))
@@ -203,7 +203,7 @@ def test_a_stock_that_lives_long_does_not_remember_every_shape(monkeypatch):
 
 
 def test_a_shape_that_comes_back_is_the_same_one():
-    free = stock(local(devices("a", "b"), 1))
+    free = inventory(local(devices("a", "b"), 1))
     shape = free.get_node_view(node("n1")).shape
     shape.candidate_sets["kept"] = True
     del shape
@@ -214,14 +214,14 @@ def test_a_shape_that_comes_back_is_the_same_one():
 
 def test_a_shape_in_use_is_found_however_many_were_seen_since(monkeypatch):
     monkeypatch.setattr(node_shapes.RECENT_SHAPES, "max_entries", 1)
-    there = stock(local(devices("a", "b"), 1), local(devices("a", "b"), 2))
+    there = inventory(local(devices("a", "b"), 1), local(devices("a", "b"), 2))
     shape = there.get_node_view(node("n1")).shape
     assert there.get_node_view(node("n2")).shape is shape
 
 
 def test_nothing_is_kept_of_slices_that_were_replaced(monkeypatch):
     monkeypatch.setattr(node_shapes.RECENT_SHAPES, "max_entries", 30)
-    there = stock(local(devices("a"), 1), local(devices("a"), 2))
+    there = inventory(local(devices("a"), 1), local(devices("a"), 2))
     prepared = there._cache
     contents, shapes, keys = prepared._profile_table._known, prepared._shapes, prepared._view_keys
     for version in range(50):
@@ -236,7 +236,7 @@ def test_nothing_is_kept_of_slices_that_were_replaced(monkeypatch):
 
 
 def test_nothing_is_kept_of_a_node_that_is_gone():
-    there = stock(published(device("a"), all_nodes=True))
+    there = inventory(published(device("a"), all_nodes=True))
     for number in range(20):
         there.get_node_view(node(f"n{number}"))
         there.forget_node(f"n{number}")
@@ -245,8 +245,8 @@ def test_nothing_is_kept_of_a_node_that_is_gone():
     assert not prepared._current_views[1]
 
 
-def test_how_much_is_remembered_can_be_told():
-    there = stock(local(devices("a", "b"), 1), local([device("c", numa=3)], 2))
+def test_cache_sizes_are_reported():
+    there = inventory(local(devices("a", "b"), 1), local([device("c", numa=3)], 2))
     assert there.count_cached() == {"device_contents": 2, "shapes": 0, "views": 0}
     views = [there.get_node_view(node(name)) for name in ("n1", "n2")]
     assert there.count_cached() == {"device_contents": 2, "shapes": len(views), "views": 2}

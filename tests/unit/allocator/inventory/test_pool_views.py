@@ -9,8 +9,7 @@ import pytest
 from dray.allocator.inventory.pool_views import IncompletePool
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.search.trace import CandidateTaken, DeadEnd, Exhausted
-from tests.brute.laws import stock_of
-from tests.brute.making import (
+from tests.brute.builders import (
     budget,
     claim,
     device,
@@ -23,6 +22,7 @@ from tests.brute.making import (
     published,
     request,
 )
+from tests.brute.laws import inventory_of
 from tests.brute.outcome import ending, picked, told, world
 from tests.brute.problem import Problem
 
@@ -31,14 +31,14 @@ ONE = claim(request("r"))
 
 def seen(slices, where=None):
     """The devices a node sees, in the order the search walks them."""
-    view = stock_of(world(slices)).get_node_view(where or node())
-    return [name for shelf in view.pool_views for name in shelf.names]
+    view = inventory_of(world(slices)).get_node_view(where or node())
+    return [name for pool_view in view.pool_views for name in pool_view.names]
 
 
 def flaws(slices, where=None):
     """What is wrong with pools, by pool."""
-    view = stock_of(world(slices)).get_node_view(where or node())
-    return {shelf.pool[1]: shelf.flaw for shelf in view.pool_views if shelf.flaw is not None}
+    view = inventory_of(world(slices)).get_node_view(where or node())
+    return {pool_view.pool[1]: pool_view.flaw for pool_view in view.pool_views if pool_view.flaw is not None}
 
 
 # --- order ---
@@ -90,7 +90,7 @@ def test_pools_of_a_driver_by_priority(case):
 
 
 @pytest.mark.req("K5773-008", "K5773-019")
-def test_a_priority_says_nothing_to_another_driver():
+def test_a_priority_does_not_affect_another_driver():
     slices = [
         published(device("a1"), name="1", driver="a.example", pool="p1", pool_priority=-5),
         published(device("a2"), name="2", driver="a.example", pool="p2"),
@@ -191,7 +191,7 @@ def test_a_slice_with_both_kinds_of_node_selection_needs_both(whole, found):
     assert flaws([unreached, other]) == (twice if whole == "n1" else {})
 
 
-def test_a_slice_that_says_nothing_of_nodes_is_for_none():
+def test_a_slice_without_node_selection_is_for_no_node():
     page = published(device("a"), node_name="", all_nodes=False, node_selector=labelled())
     assert seen(page) == []
 
@@ -324,7 +324,7 @@ FLAWS = {
 
 @pytest.mark.req("K5773-025", "K5773-026")
 @pytest.mark.parametrize("case", FLAWS)
-def test_a_flawed_pool_lends_nothing_and_says_why(case):
+def test_an_invalid_pool_offers_no_devices_and_has_a_reason(case):
     slices, flaw = FLAWS[case]
     assert flaws(slices) == {"pool": flaw}
     assert flaws(slices[::-1]) == {"pool": flaw}
@@ -343,7 +343,7 @@ def test_a_flawed_pool_keeps_all_devices_from_being_known(case):
     slices, flaw = FLAWS[case]
     problem = world([*slices, published(device("fine"), name="other", pool="zz")], claim(request("r", "All")))
     assert picked(problem) is None
-    assert [beat.blocker for beat in told(problem) if isinstance(beat, DeadEnd)] == [flaw]
+    assert [event.blocker for event in told(problem) if isinstance(event, DeadEnd)] == [flaw]
     assert isinstance(ending(problem), Exhausted)
 
 
@@ -365,7 +365,7 @@ def test_disagreement_is_forgotten_with_its_generation():
     assert seen(slices) == []
 
 
-def test_counter_slices_lend_no_devices():
+def test_counter_slices_offer_no_devices():
     slices = [published(budget(slots=1), device("a"))]
     assert seen(slices) == []
 
@@ -376,8 +376,8 @@ def test_views_of_nodes_with_flaws_tell_their_own():
         published(device("a"), name="1", pool="p1", count=2),
         published(device("a"), name="2", pool="p2", count=5, node_name="n2"),
     ]
-    stock = stock_of(world(slices))
-    found = [stock.get_node_view(node(name)).shape.flaws for name in ("n1", "n2")]
+    inventory = inventory_of(world(slices))
+    found = [inventory.get_node_view(node(name)).shape.flaws for name in ("n1", "n2")]
     assert found == [
         ((0, Refusal(RefusalReason.POOL_INCOMPLETE, IncompletePool(1, 2, 1))),),
         ((0, Refusal(RefusalReason.POOL_INCOMPLETE, IncompletePool(1, 5, 1))),),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dray.allocator.inventory.usage import NO_USAGE, DeviceUsage
-from tests.brute.making import (
+from tests.brute.builders import (
     DRIVER,
     POOL,
     budget,
@@ -33,7 +33,7 @@ def share(device, amounts=None, **fields):
     return result(device, share="id", consumed=amounts or {}, **fields)
 
 
-def test_nothing_is_taken_of_a_pool_nobody_touched():
+def test_a_pool_without_allocations_has_no_usage():
     assert DeviceUsage().get_pool(HERE) is NO_USAGE
     assert DeviceUsage.from_claims([claim(request("r"))]) == DeviceUsage()
 
@@ -77,14 +77,14 @@ def test_admin_access_holds_nothing():
     )
 
 
-def test_amounts_below_nothing_make_no_room_for_others():
+def test_negative_amounts_add_nothing_for_others():
     held = [holding(share("a", {"mem": -5}), share("a", {"mem": 3}))]
     assert DeviceUsage.from_claims(held).get_pool(HERE).shares == {"a": {"mem": quantity(3).nanos}}
     slices = published(device("a", shared=True, capacity={"mem": 4}))
     assert picked(world(slices, claim(request("r", capacity={"mem": 2})), held=held)) is None
 
 
-def test_pools_nobody_touched_keep_their_very_objects():
+def test_untouched_pools_keep_their_usage_objects():
     before = DeviceUsage.from_claims([holding(result("a"), result("b", pool="other"))])
     after = before.add_claims([holding(result("c", pool="other"))])
     assert after.get_pool(HERE) is before.get_pool(HERE)

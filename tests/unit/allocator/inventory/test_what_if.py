@@ -43,7 +43,7 @@ def test_freeing_changes_nothing_that_was_there():
     assert inventory.usage.get_pool(POOL).devices == {"gpu-0"}
 
 
-def test_a_pool_as_if_it_were_complete_lends_its_devices():
+def test_a_pool_assumed_complete_offers_its_devices():
     cluster = Cluster().node("node-a", "gpu-0", slices=2)
     inventory = cluster.inventory
     completed = assume_complete_pool(inventory, cluster.nodes[0], POOL)
@@ -52,14 +52,14 @@ def test_a_pool_as_if_it_were_complete_lends_its_devices():
     assert not fits(inventory, cluster)
 
 
-def test_it_keeps_what_is_taken_and_what_other_pools_lend():
+def test_it_keeps_usage_and_the_devices_of_other_pools():
     cluster = (
         Cluster().node("node-a", "gpu-0 held=ml/old", slices=2).node("node-a", "nic-0", driver="nic.example")
     )
     completed = assume_complete_pool(cluster.inventory, cluster.nodes[0], POOL)
     assert completed is not None
     assert not fits(completed, cluster)
-    assert [shelf.names for shelf in completed.get_node_view(cluster.nodes[0]).pool_views] == [
+    assert [pool_view.names for pool_view in completed.get_node_view(cluster.nodes[0]).pool_views] == [
         ("gpu-0",),
         ("nic-0",),
     ]

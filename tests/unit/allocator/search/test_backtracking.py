@@ -10,8 +10,7 @@ from dray.allocator.refusals import RefusalReason
 from dray.allocator.search.backtracking import search
 from dray.allocator.search.trace import CandidateTaken, DeadEnd, Exhausted, Faulted, GaveUp, Solved
 from dray.api.resource import DeviceTaint
-from tests.brute.laws import Bench
-from tests.brute.making import (
+from tests.brute.builders import (
     asking,
     budget,
     capacity,
@@ -29,6 +28,7 @@ from tests.brute.making import (
     published,
     request,
 )
+from tests.brute.laws import Bench
 from tests.brute.outcome import ending, picked, refusals, shortages, told, world
 
 ABC = published(*devices("a", "b", "c"))
@@ -70,12 +70,14 @@ def test_combinations_are_tried_not_permutations():
     """Three of four devices that never suit the rest: each set of them is looked at once."""
     slices = published(*[device(f"d{i}", numa=i) for i in range(4)])
     bench = Bench(world(slices, claim(request("r0", 3), request("r1", 2))))
-    beats = bench.beats(prune=False)
+    events = bench.events(prune=False)
     last = [
-        beat.pick for beat in beats if isinstance(beat, CandidateTaken) and beat.pick.point.device_index == 2
+        event.pick
+        for event in events
+        if isinstance(event, CandidateTaken) and event.pick.point.device_index == 2
     ]
     assert len(last) == 4
-    assert isinstance(beats[-1], Exhausted)
+    assert isinstance(events[-1], Exhausted)
 
 
 # --- alternatives ---
@@ -86,7 +88,9 @@ def test_the_next_alternative_is_tried_only_when_one_cannot_be_had():
     asked = claim(first_of("r", ("s0", asking(4)), ("s1", asking(2)), ("s2", asking(1))))
     problem = world(ABC, asked)
     assert picked(problem) == ["r/s1=a", "r/s1=b"]
-    tried = [beat.pick.point.alternative.name for beat in told(problem) if isinstance(beat, CandidateTaken)]
+    tried = [
+        event.pick.point.alternative.name for event in told(problem) if isinstance(event, CandidateTaken)
+    ]
     assert list(dict.fromkeys(tried)) == ["r/s0", "r/s1"]
 
 
@@ -103,7 +107,7 @@ def test_when_no_alternative_fits_there_is_no_solution():
     asked = claim(first_of("r", ("s0", asking(4)), ("s1", asking(1, "never"))))
     problem = world(ABC, asked)
     assert picked(problem) is None
-    dead = [beat.point.alternative.name for beat in told(problem) if isinstance(beat, DeadEnd)]
+    dead = [event.point.alternative.name for event in told(problem) if isinstance(event, DeadEnd)]
     assert list(dict.fromkeys(dead)) == ["r/s0", "r/s1"]
 
 
@@ -124,7 +128,7 @@ def test_a_choice_of_nothing_takes_nothing():
     assert picked(world(ABC, asked)) == ["r1=a", "r1=b", "r1=c"]
 
 
-def test_a_request_for_nothing_takes_nothing_even_beside_a_device_that_cannot_be_judged():
+def test_a_request_for_no_devices_takes_none_even_beside_a_faulty_device():
     """Both requests ask the same of a device; the first one saw `b`, the second must take none."""
     slices = published(device("a", numa=1), device("b"), device("c", numa=1))
     asked = claim(request("r0", 2, "attr:numa=1"), request("r1", 0, "attr:numa=1"))
@@ -179,7 +183,7 @@ def test_all_of_nothing_is_not_enough():
     assert [short.reason for short in shortages(problem)] == [RefusalReason.NOTHING_MATCHES]
 
 
-def test_an_alternative_for_all_devices_that_is_never_reached_is_not_judged():
+def test_an_all_alternative_that_is_never_reached_is_not_evaluated():
     """Kubernetes evaluates every alternative beforehand and aborts; see decision 0022."""
     asked = claim(first_of("r", ("one", asking()), ("all", asking("All", "fails"))))
     assert picked(world(ABC, asked)) == ["r/one=a"]
@@ -233,7 +237,7 @@ def test_an_admin_share_does_not_pay_the_counters_of_a_device():
     assert picked(world(slices, asked)) is None
 
 
-def test_admin_access_minds_its_own_claim():
+def test_admin_access_does_not_take_a_device_of_its_own_claim():
     two = claim(request("r0", admin_access=True), request("r1", admin_access=True))
     assert picked(world(published(device("a")), two)) is None
     apart = [claim(request("r", admin_access=True), name=name) for name in ("c0", "c1")]
@@ -276,7 +280,7 @@ def test_running_out_of_budget_is_not_an_answer():
     assert isinstance(list(search(bench.ask, bench.view.shape, 3))[-1], Solved)
 
 
-def test_a_device_that_cannot_be_judged_ends_the_search_when_it_is_reached():
+def test_a_faulty_device_ends_the_search_when_it_is_reached():
     slices = published(device("a", numa=1), device("b"), device("c", numa=1))
     found = ending(world(slices, claim(request("r", 2, "attr:numa=1"))))
     assert isinstance(found, Faulted)

@@ -27,27 +27,27 @@ def reasons(
     return [refusal.reason if refusal is not None else None for refusal in told.values()]
 
 
-def test_the_first_failing_rule_is_told_not_the_last():
+def test_the_review_reports_the_first_failing_rule_not_the_last():
     taint = "taint=a/b:NoSchedule"
     lines = f"a size=x {taint} held=ml/old\nb held=ml/old {taint}\nc {taint}\nd {taint} numa=1"
     ask, shape = asked(Cluster().node("node-a", lines), claim(same="numa"))
-    [dead] = [beat for beat in search(ask, shape) if isinstance(beat, DeadEnd)]
+    [dead] = [event for event in search(ask, shape) if isinstance(event, DeadEnd)]
     expected = [RefusalReason.IN_USE, RefusalReason.IN_USE, RefusalReason.TAINTED, RefusalReason.TAINTED]
     assert reasons(ask, shape, [], dead.point) == expected
 
 
-def test_what_another_request_took_is_told_with_its_point():
+def test_the_review_names_the_point_that_took_a_candidate():
     ask, shape = asked(Cluster().node("node-a", "gpu-0"), claim(request("a"), request("b")))
-    beats = list(search(ask, shape))
-    first = beats[0].pick  # type: ignore[union-attr] # the first beat takes the only device
-    dead = next(beat for beat in beats if isinstance(beat, DeadEnd))
+    events = list(search(ask, shape))
+    first = events[0].pick  # type: ignore[union-attr] # the first event takes the only device
+    dead = next(event for event in events if isinstance(event, DeadEnd))
     refusal = CandidateReview(ask, shape, [first]).find_refusals(dead.point)[0]
     assert refusal is not None
     assert refusal.reason is RefusalReason.TAKEN_HERE
     assert refusal.detail == first.point
 
 
-def test_candidates_nobody_judged_stay_unjudged():
+def test_candidates_that_were_not_evaluated_stay_so():
     ask, shape = asked(
         Cluster().node("node-a", "gpu-0 size=x\ngpu-1"), claim(request(where=[attribute("size", "x")]))
     )

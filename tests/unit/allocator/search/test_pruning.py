@@ -16,12 +16,11 @@ from dray.allocator.search.backtracking import PRUNING_THRESHOLD
 from dray.allocator.search.candidates import get_candidate_set
 from dray.allocator.search.pruning import Pruner
 from dray.allocator.search.pruning.assignment import has_assignment
-from dray.allocator.search.pruning.model import iter_bits
 from dray.allocator.search.pruning.open_requests import OpenRequest
 from dray.allocator.search.pruning.prices import MIN_REQUESTS, DevicePrices
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, SearchPoint, Solved
-from tests.brute.laws import Bench
-from tests.brute.making import (
+from dray.values.bit_masks import iter_bits
+from tests.brute.builders import (
     asking,
     budget,
     claim,
@@ -35,6 +34,7 @@ from tests.brute.making import (
     published,
     request,
 )
+from tests.brute.laws import Bench
 from tests.brute.outcome import ending, world
 
 
@@ -100,7 +100,7 @@ def test_hopeless_problems_are_seen_through(name, number):
 def test_without_pruning_they_would_take_long(name):
     """The walk without it needs many times the steps."""
     bench = Bench(HARD[name](6), ())
-    plain, pruned = (bench.beats(prune=prune)[-1] for prune in (False, True))
+    plain, pruned = (bench.events(prune=prune)[-1] for prune in (False, True))
     assert isinstance(plain, Exhausted | GaveUp)
     assert isinstance(pruned, Exhausted)
     assert plain.steps > 3 * pruned.steps
@@ -116,7 +116,7 @@ def test_without_pruning_they_would_take_long(name):
         ("hard_selectors", RefusalReason.TOO_FEW),
     ],
 )
-def test_what_is_lacking_altogether_is_said(name, reason):
+def test_the_blocker_names_what_is_missing_altogether(name, reason):
     whole = pruning_of(HARD[name](4)).build_whole_search()
     assert whole.run(100) is False
     assert whole.blocker.reason is reason
@@ -132,26 +132,26 @@ def test_a_way_through_is_found_behind_many_hopeless_ones():
     assert found.steps < PRUNING_THRESHOLD + 40
 
 
-def judged_in(asked, *content, **more):
+def judged_in(asked, *profile, **more):
     """A problem with its answer with and without pruning, which must be the same."""
-    bench = Bench(world(published(*content), asked, **more), ())
-    with_pruning, without = bench.beats()[-1], bench.beats(prune=False)[-1]
+    bench = Bench(world(published(*profile), asked, **more), ())
+    with_pruning, without = bench.events()[-1], bench.events(prune=False)[-1]
     assert type(with_pruning) is type(without)
     return with_pruning, without
 
 
 @pytest.mark.parametrize("admin", [None, True])
-def test_a_device_that_cannot_be_judged_is_still_reached(admin):
+def test_a_faulty_device_is_still_reached(admin):
     """Pruning must not leave a branch in which the plain search comes to such a device."""
     asked = [request(f"r{i}", 1, "attr?:kind=1") for i in range(3)]
     last = request("last", 1, "attr:kind=0", admin_access=admin)
-    content = [device("odd"), *[device(f"d{i}", kind=i % 2) for i in range(7)]]
-    found, plain = judged_in(claim(*asked, last), *content)
+    profile = [device("odd"), *[device(f"d{i}", kind=i % 2) for i in range(7)]]
+    found, plain = judged_in(claim(*asked, last), *profile)
     assert isinstance(found, Faulted)
     assert (found.point, found.candidate) == (plain.point, plain.candidate)
 
 
-def test_who_wants_all_reaches_a_device_that_cannot_be_judged_also_when_it_is_taken(monkeypatch):
+def test_an_all_request_reaches_a_faulty_device_even_when_it_is_in_use(monkeypatch):
     monkeypatch.setattr("dray.allocator.search.backtracking.PRUNING_THRESHOLD", 0)
     ways = [("one", asking(1)), ("all", asking("All", "fails"))]
     found, plain = judged_in(claim(request("r"), first_of("s", *ways)), device("only"))
@@ -159,7 +159,7 @@ def test_who_wants_all_reaches_a_device_that_cannot_be_judged_also_when_it_is_ta
     assert (found.point, found.candidate) == (plain.point, plain.candidate)
 
 
-def test_requests_before_a_device_that_cannot_be_judged_are_pruned():
+def test_requests_before_a_faulty_device_are_pruned():
     """Too few devices for the first six requests: the one that could end the search is never come to."""
     asked = [request(f"r{i}", 1, "attr?:kind=1") for i in range(6)]
     last = request("last", 1, "fails")
@@ -206,17 +206,19 @@ def test_partitions_at_one_place_of_equal_gpus_are_interchangeable(interleaved):
     pruning = pruning_of(bench=bench)
     choice = bench.ask.choices[0]
     point = SearchPoint(choice, choice.alternatives[0], 0)
-    names = [name for shelf in bench.view.pool_views for name in shelf.names]
+    names = [name for pool_view in bench.view.pool_views for name in pool_view.names]
     first = names.index("g0-0")
     found = pruning.find_equivalents([], point, 0, first)
     assert sorted(names[i] for i in iter_bits(found)) == ["g0-0", "g0-1", "g1-0", "g2-0"]
 
 
 def test_shares_without_slack_are_packed():
-    """Twelve shares fill four devices exactly; taking the first device with room goes wrong often."""
+    """Twelve shares fill four devices exactly; taking the first device with enough left goes wrong often."""
     amounts = (16, 33, 50, 10, 7, 11, 18, 31, 30, 29, 5, 50)
-    rooms = (68, 86, 63, 73)
-    slices = published(*[device(f"d{i}", shared=True, capacity={"bw": room}) for i, room in enumerate(rooms)])
+    capacities = (68, 86, 63, 73)
+    slices = published(
+        *[device(f"d{i}", shared=True, capacity={"bw": space}) for i, space in enumerate(capacities)]
+    )
     requests = [request(f"r{i}", 1, capacity={"bw": amount}) for i, amount in enumerate(amounts)]
     found = ending(world(slices, claim(*requests)))
     assert isinstance(found, Solved)
@@ -225,12 +227,12 @@ def test_shares_without_slack_are_packed():
 
 def pruning_of(problem=None, *, bench=None):
     bench = bench or Bench(problem, ())
-    options = {}
+    candidate_set = {}
     for choice in bench.ask.choices:
-        for want in choice.alternatives:
-            options[want] = get_candidate_set(bench.view.shape, want)
-            options[want].evaluate_all()
-    return Pruner(bench.ask, bench.view.shape, options, MAX_RESULTS)
+        for alternative in choice.alternatives:
+            candidate_set[alternative] = get_candidate_set(bench.view.shape, alternative)
+            candidate_set[alternative].evaluate_all()
+    return Pruner(bench.ask, bench.view.shape, candidate_set, MAX_RESULTS)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ def test_what_may_be_had_by_several_requests_costs_none_of_them_anything(shared,
     assert DevicePrices([0b01, 0b10]).proves_infeasible(opens) is excluded
 
 
-def test_requests_of_several_claims_that_want_the_same_count_for_their_own_claims():
+def test_merged_requests_of_several_claims_count_for_their_own_claims():
     """Together they hold more than one claim may; the first pick is wrong, so that pruning has a say."""
     plenty = [device(f"d{i:02}", kind="a" if i else "b") for i in range(42)]
     wide = claim(*[request(f"r{i}", 10) for i in range(2)], name="c0")

@@ -11,8 +11,8 @@ from dray.allocator.requests import normalize_claims
 from dray.allocator.search.backtracking import search
 from dray.allocator.search.resumable import ResumableSearch, TimeLimit, start_search
 from dray.allocator.search.trace import Exhausted, GaveUp, Solved
-from tests.brute.laws import share_ids, stock_of
-from tests.brute.making import asking, claim, device, devices, distinct, first_of, node, published, request
+from tests.brute.builders import asking, claim, device, devices, distinct, first_of, node, published, request
+from tests.brute.laws import inventory_of, share_ids
 from tests.brute.outcome import world
 
 
@@ -34,8 +34,10 @@ def hard(wanted=4, there=40):
 
 
 def parts(problem):
-    stock = stock_of(problem)
-    return normalize_claims(problem.claims, stock.classes.get), stock.get_node_view(problem.node).shape
+    inventory = inventory_of(problem)
+    return normalize_claims(problem.claims, inventory.classes.get), inventory.get_node_view(
+        problem.node
+    ).shape
 
 
 def plain(problem):
@@ -75,14 +77,14 @@ def test_without_any_time_a_slice_still_goes_on_by_one_event():
     assert running.steps == 1
 
 
-def test_an_ended_search_says_the_same_again():
+def test_a_finished_search_returns_the_same_ending_again():
     running = plain(hard(2, 2))
     ending = running.advance(lambda: 0.0, 1.0)
     assert ending is not None
     assert running.advance(lambda: 0.0, 1.0) is ending
 
 
-def test_giving_up_tells_how_far_it_came():
+def test_a_given_up_search_reports_how_far_it_got():
     running = plain(hard())
     assert running.advance(Ticking(), 100.0) is None
     given_up = running.give_up()
@@ -92,7 +94,7 @@ def test_giving_up_tells_how_far_it_came():
     assert (given_up.stuck_at.alternative.name, given_up.stuck_at.device_index) == ("r", 3)
 
 
-def test_what_is_wanted_counts_the_alternatives_that_were_tried_and_the_smallest_of_the_others():
+def test_the_requested_number_counts_tried_alternatives_and_the_smallest_of_the_others():
     slices = published(*devices(*"abcdefgh"))
     asked = claim(
         first_of("r", ("five", asking(5)), ("one", asking(1))),
@@ -112,9 +114,9 @@ def test_a_limit_in_time_ends_a_search():
     assert isinstance(run_search(ask, shape, limit=TimeLimit(lambda: 0.0, 3.0)), Exhausted)
 
 
-def test_a_budget_in_steps_tells_how_far_it_came_as_well():
+def test_a_search_limited_in_steps_reports_how_far_it_got():
     problem = world(published(*devices(*"abcd")), claim(request("r", 4)))
-    found = allocate(stock_of(problem), problem.claims, problem.node, new_share_id=share_ids(), budget=3)
+    found = allocate(inventory_of(problem), problem.claims, problem.node, new_share_id=share_ids(), budget=3)
     assert isinstance(found, FailedAllocation)
     assert found.ending == GaveUp(3, 0.0, 3, 4, None)
 
@@ -134,12 +136,13 @@ def test_a_survey_shares_its_time_among_the_shapes(nodes):
         for n in range(nodes)
     ]
     problem = world(slices, claim(request("r", 30)))
-    stock = stock_of(problem)
-    ask = normalize_claims(problem.claims, stock.classes.get)
+    inventory = inventory_of(problem)
+    ask = normalize_claims(problem.claims, inventory.classes.get)
     numbers = count()
     limit = TimeLimit(lambda: float(next(numbers)), 3.0)
     endings = [
-        ending for _, ending in search_nodes(stock, ask, [node(f"n{n}") for n in range(nodes)], limit=limit)
+        ending
+        for _, ending in search_nodes(inventory, ask, [node(f"n{n}") for n in range(nodes)], limit=limit)
     ]
     assert all(isinstance(ending, GaveUp) for ending in endings)
     tried = [ending.steps > 0 for ending in endings]

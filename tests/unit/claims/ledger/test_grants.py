@@ -7,7 +7,7 @@ import pytest
 from dray.claims.ledger import grants
 from dray.claims.ledger.grants import LedgerTransaction
 from dray.claims.ledger.published_devices import EMPTY_POOL
-from tests.unit.claims.ledgers import Ledger, claim, device, result, slice_of
+from tests.unit.claims.ledger_objects import Ledger, claim, device, result, slice_of
 
 GPU = result("gpu-0")
 SHARED = slice_of([device("gpu-0", memory="40Gi", shared=True)])
@@ -68,7 +68,7 @@ def test_one_allocation_names_a_device_once():
     ]
 
 
-def test_a_device_that_nobody_publishes_can_be_held_as_a_whole_but_not_shared():
+def test_an_unpublished_device_can_be_held_as_a_whole_but_not_shared():
     books = Ledger()
     assert books.grant("a", GPU) == []
     assert books.grant("b", result("gpu-1", share="s", memory="1Gi")) == [
@@ -91,7 +91,7 @@ def test_shares_fit_the_capacity_together():
     assert books.grant("d", result("gpu-0", share="s4", memory="20Gi")) == []
 
 
-def test_amounts_below_nothing_make_no_room():
+def test_negative_amounts_add_nothing():
     books = Ledger(SHARED)
     assert books.grant("a", result("gpu-0", share="s1", memory="-40Gi")) == []
     assert books.grant("b", result("gpu-0", share="s2", memory="41Gi")) == [

@@ -67,7 +67,7 @@ def test_amounts_beyond_64_bits_come_back_exactly():
         (b'{"format":1,"holdings":5}', "`dray doctor ledger --repair` writes it anew"),
     ],
 )
-def test_rows_that_nobody_understands_are_refused(value: bytes, said: str):
+def test_rows_of_an_unknown_format_are_refused(value: bytes, said: str):
     with pytest.raises(
         DecodeError, match="the ledger's row `/ledger/devices/d/p/x` is not readable"
     ) as broken:

@@ -11,7 +11,15 @@ from dray.allocator.search.resumable import TimeLimit
 from dray.cluster.live.explain import LiveExplainer, LiveExplanation
 from dray.gates import GateSet
 from dray.simulation.file_placement import build_inventory
-from tests.unit.simulation.stage import allocated, bundle, claim, device_class, judge, pod, slice_of
+from tests.unit.simulation.cluster_text import (
+    allocated,
+    bundle,
+    claim,
+    device_class,
+    evaluator,
+    pod,
+    slice_of,
+)
 
 GPU = "gpu.example.com"
 
@@ -42,7 +50,7 @@ SMALL = (
 def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> LiveExplanation:
     cluster, admission = bundle(SMALL + text), AllocatorGateFilter(GateSet.from_defaults())
     explainer = LiveExplainer(
-        cluster, admission, build_inventory(cluster, admission, judge), only, TimeLimit(lambda: 0.0)
+        cluster, admission, build_inventory(cluster, admission, evaluator), only, TimeLimit(lambda: 0.0)
     )
     explain = explainer.explain_pod if kind == "pod" else explainer.explain_claim
     return explain(("default", name))
@@ -218,7 +226,7 @@ def test_what_was_given_up_once_is_not_searched_for_three_times() -> None:
     )
     admission = AllocatorGateFilter(GateSet.from_defaults())
     limit = TimeLimit(lambda: float(next(seconds)), 3.0)
-    explainer = LiveExplainer(cluster, admission, build_inventory(cluster, admission, judge), None, limit)
+    explainer = LiveExplainer(cluster, admission, build_inventory(cluster, admission, evaluator), None, limit)
     explanation = explainer.explain_pod(("default", "p"))
     assert not explanation.is_good
     assert explanation.headline == "Pod default/p may or may not fit: the search gave up on node-a"

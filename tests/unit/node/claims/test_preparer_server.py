@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from dray.client.errors import NotFoundError
@@ -72,7 +70,7 @@ async def test_a_claim_that_the_server_does_not_know_to_be_free_yet_can_be_used_
         assert here.gpu.calls == [PREPARE, UNPREPARE, PREPARE]
         here.restore_connection()
         here.preparer.retry_now()
-        await asyncio.sleep(0.05)
+        assert await here.preparer._releaser.process_pending()
         assert await here.list_announced() == ["c"]
         await here.release_all(b)
         await here.wait_until_empty()

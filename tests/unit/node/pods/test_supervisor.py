@@ -181,8 +181,7 @@ def test_less_time_is_less_time(tmp_path: Path) -> None:
             await harness.create(pod("p", stubborn, terminationGracePeriodSeconds=3600))
             await harness.phase("p", "Running")
             await harness.delete("p")
-            await harness.until("p", lambda seen: "deletionTimestamp" in seen["metadata"])
-            await asyncio.sleep(0.2)
+            await until(lambda: harness.has_event("Killing"))
             await harness.delete("p", grace=1)
             await harness.gone("p")
 

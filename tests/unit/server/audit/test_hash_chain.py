@@ -1,4 +1,6 @@
-"""A chain shows every line that was changed, taken out, moved or put in, and forgives what a crash tears."""
+"""The hash chain reveals every line that was changed, removed, moved or inserted, and tolerates what a crash
+tears.
+"""
 
 from __future__ import annotations
 
@@ -109,13 +111,13 @@ def test_a_torn_end_is_only_noted():
     assert "torn" in str(verdict.findings[0])
 
 
-def test_a_log_whose_first_files_are_gone_says_where_it_begins():
+def test_a_log_without_its_first_files_reports_where_it_begins():
     verdict = judged(chain(3, begin=40, previous="ab"))
     assert verdict.is_intact
     assert "begins at line `40`" in str(verdict.findings[0])
 
 
-def test_a_cut_off_end_is_found_by_a_hash_kept_elsewhere():
+def test_a_truncated_log_is_detected_by_a_hash_stored_elsewhere():
     lines = chain(5)
     wanted = frozenset({hash_line(lines[4])})
     assert judged(lines, wanted).is_intact

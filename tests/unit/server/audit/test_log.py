@@ -1,4 +1,4 @@
-"""What a server writes down of requests, and what becomes of requests when it cannot."""
+"""The audit log: which requests leave lines, and what happens to requests when it cannot be written."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def test_reads_leave_no_line_and_denied_ones_do(tmp_path):
         await carried_out(log, request("get", audit_id="a-3"), AuditOutcome(404, 0.1, "NotFound"))
 
     run(path, work)
-    told = [line for line in lines(path) if line["event"] == "complete"]
-    assert [(line["id"], line["code"], line["decision"]) for line in told] == [
+    written_lines = [line for line in lines(path) if line["event"] == "complete"]
+    assert [(line["id"], line["code"], line["decision"]) for line in written_lines] == [
         ("a-2", 403, "no role allows it")
     ]
 
@@ -119,14 +119,14 @@ def test_questions_about_rights_are_no_writes(tmp_path):
         request(plural="serviceaccounts", group="", subresource="token"),
     ],
 )
-def test_of_secrets_not_even_a_hash_is_kept(tmp_path, asked):
+def test_secrets_leave_no_hash(tmp_path, asked):
     path = tmp_path / "audit.log"
     run(path, lambda log: carried_out(log, asked))
     complete = lines(path)[2]
     assert (complete["request"], complete["response"]) == ("withheld", "withheld")
 
 
-def test_no_credential_and_no_body_ever_stands_in_it(tmp_path):
+def test_the_log_has_no_credentials_and_no_bodies(tmp_path):
     path = tmp_path / "audit.log"
     token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl"
     asked = request(
@@ -194,10 +194,10 @@ def test_a_flood_of_denials_is_counted_and_not_written(tmp_path):
         await carried_out(log, request(audit_id="write"))
 
     run(path, work)
-    told = lines(path)
-    assert len([line for line in told if line.get("code") == 401]) == 20
-    assert [line["count"] for line in told if line["event"] == "withheld"] == [180]
-    assert [line["code"] for line in told if line.get("id") == "write" and "code" in line] == [201]
+    written_lines = lines(path)
+    assert len([line for line in written_lines if line.get("code") == 401]) == 20
+    assert [line["count"] for line in written_lines if line["event"] == "withheld"] == [180]
+    assert [line["code"] for line in written_lines if line.get("id") == "write" and "code" in line] == [201]
     assert verify_files([path]).findings == ()
 
 
@@ -240,10 +240,10 @@ def test_while_the_log_cannot_be_written_nothing_is_changed_and_reads_go_on(tmp_
 
     run(path, work)
     assert verify_files([path]).findings == ()
-    told = lines(path)
-    assert "refused" not in {line.get("id") for line in told}
-    assert "taken" in {line.get("id") for line in told}
-    assert [line["note"] for line in told if line["event"] == "resumed"] == [
+    written_lines = lines(path)
+    assert "refused" not in {line.get("id") for line in written_lines}
+    assert "taken" in {line.get("id") for line in written_lines}
+    assert [line["note"] for line in written_lines if line["event"] == "resumed"] == [
         "could not be written: No space left on device"
     ]
 
@@ -262,7 +262,7 @@ def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_space_again(tm
     assert [line["code"] for line in lines(path) if line["event"] == "complete"] == [201]
 
 
-def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monkeypatch):
+def test_the_count_policy_drops_and_counts_lines(tmp_path, monkeypatch):
     path, disk = tmp_path / "audit.log", Disk(monkeypatch)
     settings = AuditOptions(max_queued=10, failure_policy=AuditFailurePolicy.COUNT)
 
@@ -275,8 +275,8 @@ def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monke
         await until(lambda: not log.write_error)
 
     run(path, work, settings)
-    told = lines(path)
-    assert len(told) > 3
-    written = [line for line in told if line["event"] in ("received", "complete")]
-    assert sum(line["count"] for line in told if line["event"] == "dropped") == 60 - len(written)
+    written_lines = lines(path)
+    assert len(written_lines) > 3
+    written = [line for line in written_lines if line["event"] in ("received", "complete")]
+    assert sum(line["count"] for line in written_lines if line["event"] == "dropped") == 60 - len(written)
     assert len(written) <= 12

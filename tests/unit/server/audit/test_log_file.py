@@ -1,4 +1,4 @@
-"""The file of the log survives restarts, crashes, full disks and rotation with its chain whole."""
+"""The log file keeps its chain intact through restarts, crashes, full disks and rotation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def filled(path, batches=3, **more):
     return file
 
 
-def test_the_chain_goes_on_after_a_restart(tmp_path):
+def test_the_chain_continues_after_a_restart(tmp_path):
     path = tmp_path / "audit.log"
     filled(path)
     filled(path)
@@ -40,7 +40,7 @@ def test_only_the_owner_may_read_it(tmp_path):
     assert stat.S_IMODE((tmp_path / "audit.log").stat().st_mode) == 0o600
 
 
-def test_the_chain_goes_on_through_rotated_files(tmp_path):
+def test_the_chain_continues_through_rotated_files(tmp_path):
     path = tmp_path / "audit.log"
     filled(path, batches=20, largest=600, keep=99)
     files = list_log_files(path)
@@ -57,7 +57,7 @@ def test_a_missing_rotated_file_is_found(tmp_path):
     assert not verify_files(files[:2] + files[3:]).is_intact
 
 
-def test_no_more_rotated_files_are_kept_than_told(tmp_path):
+def test_the_number_of_rotated_files_is_limited(tmp_path):
     path = tmp_path / "audit.log"
     filled(path, batches=20, largest=600, keep=2)
     files = list_log_files(path)

@@ -1,4 +1,4 @@
-"""Where a log ends is found from its end, however much is torn there."""
+"""The last line of a log is found from its end, however much is torn there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST = format_chained_line(b'{"event":"opened"}', 1, GENESIS_HASH)
 SECOND = format_chained_line(b'{"event":"complete"}', 2, GENESIS_HASH)
 MUCH = b"x" * 300_000
 
-SCENES = {
+CASES = {
     "nothing": (b"", None, b""),
     "one line": (FIRST + b"\n", FIRST, b""),
     "a line without its newline": (FIRST + b"\n" + SECOND, SECOND, b""),
@@ -26,9 +26,9 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", CASES)
 def test_the_last_whole_line_and_what_is_torn_behind_it(name: str, tmp_path: Path) -> None:
-    text, whole, torn = SCENES[name]
+    text, whole, torn = CASES[name]
     path = tmp_path / "audit.log"
     path.write_bytes(text)
     assert read_last_line(path) == (whole, torn)

@@ -1,4 +1,4 @@
-"""A small world for tests of rights: a store in memory, a cache that follows it, and changes to be judged."""
+"""Test fixtures for access control: a store in memory, a cache that follows it, and changes to check."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DEVICES = "resource.k8s.io"
 VERBS = {CREATE: "create", UPDATE: "update", DELETE: "delete"}
 
 
-class World:
-    """Objects, and the cache that shows them."""
+class ClusterState:
+    """Objects in a store, and the cache that follows it."""
 
     def __init__(self, documents: Iterable[Mapping[str, Any]] = (), *, roles: bool = True) -> None:
         self._runner = asyncio.Runner()
@@ -84,10 +84,10 @@ def _place(kind: Kind, document: Mapping[str, Any]) -> bytes:
     return build_key(kind, metadata.get("namespace", ""), metadata["name"])
 
 
-class Court:
-    """All rules of confinement in a world."""
+class AccessChecks:
+    """All write rules, on given objects."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self.world = world
         self.access = UnionAuthorizer(world.cache)
         self.rules = build_write_rules(world.cache, self.access)
@@ -100,12 +100,12 @@ class Court:
         subresource: str = "",
         verb: str = "",
     ) -> list[AdmissionEffects]:
-        """What the rules say to a change; raises `ApiStatusError` when one objects."""
+        """Run the rules on a change; raises `ApiStatusError` when one refuses."""
         change = change_of(user, old, new, subresource, verb)
         return [rule.admit(change) for rule in self.rules if change.kind in rule.kinds]
 
     def refuses(self, *change: Any, **more: Any) -> ApiStatusError | None:
-        """The objection to a change, if there is one."""
+        """Return the refusal of a change, if there is one."""
         try:
             self.judge(*change, **more)
         except ApiStatusError as failure:
@@ -120,7 +120,7 @@ def change_of(
     subresource: str = "",
     verb: str = "",
 ) -> ObjectChange:
-    """A change from one document to another, as the server would make it."""
+    """Build a change from one document to another, as the server would."""
     some = new or old
     assert some is not None
     kind, _ = parse_document_kind(some)
@@ -138,14 +138,14 @@ def change_of(
         name,
         subresource,
     )
-    held = None if old is None else held_of(old)
+    held = None if old is None else store_object(old)
     view = None if new is None else decode_document(deepcopy(dict(new))).object
     draft = None if new is None else PendingObject(kind, dict(new), view)
     return ObjectChange(ApiRequest(call, user), operation, kind, namespace, name, held, draft)
 
 
-def held_of(document: Mapping[str, Any]) -> StoredObject:
-    """A document as the server holds it."""
+def store_object(document: Mapping[str, Any]) -> StoredObject:
+    """Return a document as a stored object."""
     kind, _ = parse_document_kind(document)
     return StoredObject(kind, _place(kind, document), encode_document(kind, document), 7)
 
@@ -168,7 +168,7 @@ def account(name: str, namespace: str, on_node: str = "") -> RequestUser:
 
 
 def thing(api_version: str, kind: str, name: str, namespace: str = "", **more: Any) -> dict[str, Any]:
-    """An object; keywords are fields beside or, for `labels` and the like, inside of `metadata`."""
+    """Build an object; keywords are fields beside or, for `labels` and the like, inside of `metadata`."""
     inside = ("labels", "annotations", "finalizers", "uid", "ownerReferences", "deletionTimestamp")
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     metadata |= {field: more.pop(field) for field in inside if field in more}
@@ -176,7 +176,7 @@ def thing(api_version: str, kind: str, name: str, namespace: str = "", **more: A
 
 
 def grant(role: str, *subjects: str, namespace: str = "", role_kind: str = "ClusterRole") -> dict[str, Any]:
-    """A binding of a role to users (`name`) or groups (`@name`)."""
+    """Build a binding of a role to users (`name`) or groups (`@name`)."""
     kind = "RoleBinding" if namespace else "ClusterRoleBinding"
     return thing(
         f"{RBAC}/v1",
@@ -217,7 +217,7 @@ def claim(name: str, namespace: str, status: Mapping[str, Any] | None = None, **
 
 
 def allocated(*drivers: str, node_name: str | None = "n1", **more: Any) -> dict[str, Any]:
-    """A status with one device of each driver."""
+    """Build a status with one device of each driver."""
     results = [{"request": "r", "driver": driver, "pool": "p", "device": "d"} for driver in drivers]
     allocation: dict[str, Any] = {"devices": {"results": results}}
     if node_name is not None:
@@ -226,8 +226,8 @@ def allocated(*drivers: str, node_name: str | None = "n1", **more: Any) -> dict[
     return {"allocation": allocation, **more}
 
 
-def told(driver: str, ready: str = "True") -> dict[str, Any]:
-    """What a driver tells about its device."""
+def device_status(driver: str, ready: str = "True") -> dict[str, Any]:
+    """Build the status of a device that a driver reports."""
     condition = {
         "type": "Ready",
         "status": ready,

@@ -1,4 +1,6 @@
-"""The matrix of rights: every cell of `matrix.yaml` is asked, by rights and by rules, on real objects."""
+"""The matrix of rights: every cell of `matrix.yaml` is checked, by authorization and write rules, on real
+objects.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from tests.tables import table
 from tests.unit.server.auth.cluster_state import (
     DEVICES,
-    Court,
-    World,
+    AccessChecks,
+    ClusterState,
     account,
     allocated,
     claim,
+    device_status,
     grant,
     node,
     person,
     pod,
     slice_of,
     thing,
-    told,
 )
 
 A, B = "a.example.com", "b.example.com"
@@ -73,7 +75,7 @@ class Target(NamedTuple):
 
 
 def _claim(where: str) -> dict[str, Any]:
-    status = allocated(A, B, node_name=NODES[where], devices=[told(A), told(B)])
+    status = allocated(A, B, node_name=NODES[where], devices=[device_status(A), device_status(B)])
     return claim("c", NAMESPACES[where], status)
 
 
@@ -145,7 +147,7 @@ def _reserve(status: dict[str, Any]) -> None:
 
 
 def _report(status: dict[str, Any]) -> None:
-    status["devices"][0] = told(A, "False")
+    status["devices"][0] = device_status(A, "False")
 
 
 def _selecting(target: Target, where: str) -> Target:
@@ -204,22 +206,22 @@ KINDS: Mapping[str, Callable[[str, str], Target]] = {
 
 
 @pytest.fixture(scope="module")
-def court() -> Iterator[Court]:
+def checks() -> Iterator[AccessChecks]:
     there = [_claim("own"), _claim("other"), _pod("own"), _pod("other")]
     slices = [slice_of(A, name, f"slice-{name}") for name in NODES.values()]
-    with World([*GRANTS, *there, *slices]) as world:
-        yield Court(world)
+    with ClusterState([*GRANTS, *there, *slices]) as world:
+        yield AccessChecks(world)
 
 
-def is_allowed(court: Court, user: RequestUser, target: Target) -> bool:
-    """Whether rights and rules let it happen."""
-    if not court.access.allows(user, target.asked):
+def is_allowed(checks: AccessChecks, user: RequestUser, target: Target) -> bool:
+    """Return whether authorization and rules allow it."""
+    if not checks.access.allows(user, target.asked):
         return False
     if target.old is None and target.new is None:
         return True
     asked = target.asked
     verb = "delete" if asked.verb == "deletecollection" else asked.verb
-    return court.refuses(user, target.old, target.new, asked.subresource, verb) is None
+    return checks.refuses(user, target.old, target.new, asked.subresource, verb) is None
 
 
 @cache
@@ -241,27 +243,27 @@ def test_every_cell_of_the_matrix_has_an_answer():
 
 @pytest.mark.req("K3063-024", "K3063-030", "K3063-105")
 @pytest.mark.parametrize(("role", "kind"), CELLS, ids=[f"{role}: {kind}" for role, kind in CELLS])
-def test_the_matrix(court, role, kind):
+def test_the_matrix(checks, role, kind):
     found = {
         where: "".join(
             letter
             for letter, verb in VERBS.items()
-            if is_allowed(court, USERS[role], KINDS[kind](verb, where))
+            if is_allowed(checks, USERS[role], KINDS[kind](verb, where))
         )
         for where in NAMESPACES
     }
     assert found == expected(TABLE["matrix"][role][kind])
 
 
-def test_without_roles_nobody_may_do_anything():
+def test_without_roles_everything_is_refused():
     people = {role: user for role, user in USERS.items() if user.node_name is None}
-    with World([_pod("own"), _claim("own")], roles=False) as world:
-        court = Court(world)
+    with ClusterState([_pod("own"), _claim("own")], roles=False) as world:
+        checks = AccessChecks(world)
         allowed = [
             (role, kind, verb)
             for role, user in people.items()
             for kind, target in KINDS.items()
             for verb in VERBS.values()
-            if is_allowed(court, user, target(verb, "own"))
+            if is_allowed(checks, user, target(verb, "own"))
         ]
     assert allowed == []

@@ -11,7 +11,7 @@ from dray.claims.ledger.rows import LEDGER_PREFIX
 from dray.server.http.errors import ApiStatusError
 from dray.server.ledger.admission import LedgerAdmission
 from dray.store import Delete, Put, TxnConflict
-from tests.unit.claims.ledgers import device, slice_of
+from tests.unit.claims.ledger_objects import device, slice_of
 from tests.unit.server.registries import CLAIMS, PREPARATIONS, SLICES, World, preparation, result, world
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dray.store import TxnConflict
-from tests.unit.claims.ledgers import device, slice_of
+from tests.unit.claims.ledger_objects import device, slice_of
 from tests.unit.server.ledger.test_admission import denied, guarded, named, rows
 from tests.unit.server.registries import SLICES, World, result, world
 

@@ -27,7 +27,7 @@ from dray.server.ledger.admission import LedgerAdmission
 from dray.server.ledger.reconciliation import audit_cached_ledger, list_held_devices, repair_ledger
 from dray.store import Delete, Put
 from dray.values.quantity import Quantity
-from tests.unit.claims.ledgers import device, slice_of
+from tests.unit.claims.ledger_objects import device, slice_of
 from tests.unit.server.registries import CLAIMS, World, preparation, result, world
 
 SLICES = [

@@ -1,4 +1,4 @@
-"""The OpenAPI documents, beside the one a Kubernetes server gives, and as `kubectl` reads them."""
+"""OpenAPI documents, compared with those of a Kubernetes server, and as `kubectl` reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def openapi() -> OpenApiDocuments:
     return OpenApiDocuments(KINDS)
 
 
-def told(openapi: OpenApiDocuments, path: str, **query: str) -> Any:
+def fetch_document(openapi: OpenApiDocuments, path: str, **query: str) -> Any:
     answer = openapi.answer(path, "application/json", {}, query)
     assert answer is not None
     assert answer.code == 200
@@ -33,12 +33,15 @@ def told(openapi: OpenApiDocuments, path: str, **query: str) -> Any:
 @pytest.fixture(scope="module")
 def every(openapi) -> dict[str, Any]:
     """All documents of version 3."""
-    return {name: told(openapi, f"/openapi/v3/{name}") for name in told(openapi, "/openapi/v3")["paths"]}
+    return {
+        name: fetch_document(openapi, f"/openapi/v3/{name}")
+        for name in fetch_document(openapi, "/openapi/v3")["paths"]
+    }
 
 
 def test_the_index_names_every_group_and_version_as_kubernetes_does(openapi, pytestconfig):
     ours, theirs = (
-        told(openapi, "/openapi/v3")["paths"],
+        fetch_document(openapi, "/openapi/v3")["paths"],
         sample(pytestconfig, "openapi_v3_root.json")["paths"],
     )
     places = {
@@ -56,11 +59,11 @@ def test_the_index_names_every_group_and_version_as_kubernetes_does(openapi, pyt
 def test_published_schema_names_never_change(openapi):
     """Generated clients carry these names, so renaming a struct must not rename its schema."""
     published = Path(__file__).with_name("published_schema_names.txt").read_text().split()
-    assert sorted(told(openapi, "/openapi/v2")["definitions"]) == published
+    assert sorted(fetch_document(openapi, "/openapi/v2")["definitions"]) == published
 
 
-def test_a_document_asked_for_by_its_hash_may_be_kept_for_ever(openapi):
-    url = told(openapi, "/openapi/v3")["paths"]["apis/resource.k8s.io/v1"]["serverRelativeURL"]
+def test_a_document_requested_by_its_hash_may_be_cached_for_ever(openapi):
+    url = fetch_document(openapi, "/openapi/v3")["paths"]["apis/resource.k8s.io/v1"]["serverRelativeURL"]
     path, _, tag = url.partition("?hash=")
     kept = openapi.answer(path, "*/*", {}, {"hash": tag})
     assert "immutable" in dict(kept.headers)["cache-control"]
@@ -102,7 +105,7 @@ EXTENSIONS = (
 
 
 def _facts(schema: dict[str, Any]) -> dict[str, Any]:
-    """What clients act on in the schema of a field."""
+    """Return what clients use in the schema of a field."""
     references = [one["$ref"] for one in schema.get("allOf", ())]
     facts = {name: schema[name] for name in ("type", *EXTENSIONS) if name in schema}
     if "x-kubernetes-list-map-keys" in facts:
@@ -114,7 +117,7 @@ OPEN_TYPES = {"meta.v1.Time", "runtime.RawExtension", "meta.v1.FieldsV1"}
 
 
 def test_fields_have_the_types_and_merge_rules_of_kubernetes(openapi, pytestconfig):
-    ours = told(openapi, V1)["components"]["schemas"]
+    ours = fetch_document(openapi, V1)["components"]["schemas"]
     theirs = sample(pytestconfig, "openapi_v3_resource_v1.json")["components"]["schemas"]
     compared = 0
     for name in ours.keys() & theirs.keys():
@@ -131,8 +134,8 @@ def test_fields_have_the_types_and_merge_rules_of_kubernetes(openapi, pytestconf
     assert compared > 100
 
 
-def test_kinds_say_their_group_version_and_kind_as_kubernetes_does(openapi, pytestconfig):
-    ours = told(openapi, V1)["components"]["schemas"]
+def test_schemas_have_group_version_and_kind_as_in_kubernetes(openapi, pytestconfig):
+    ours = fetch_document(openapi, V1)["components"]["schemas"]
     theirs = sample(pytestconfig, "openapi_v3_resource_v1.json")["components"]["schemas"]
     for name in ("ResourceClaim", "ResourceClaimList", "ResourceSlice", "DeviceClass", "DeviceTaintRule"):
         gvk = "x-kubernetes-group-version-kind"
@@ -140,7 +143,7 @@ def test_kinds_say_their_group_version_and_kind_as_kubernetes_does(openapi, pyte
 
 
 def test_paths_have_the_operations_of_kubernetes(openapi, pytestconfig):
-    ours = told(openapi, V1)["paths"]
+    ours = fetch_document(openapi, V1)["paths"]
     theirs = sample(pytestconfig, "openapi_v3_resource_v1.json")["paths"]
     assert ours.keys() == {path for path in theirs if "/watch/" not in path}
     for path, item in ours.items():
@@ -197,7 +200,7 @@ def test_every_reference_leads_somewhere(openapi, every):
     for document in every.values():
         known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
         assert _references(document) <= known
-    older = told(openapi, "/openapi/v2")
+    older = fetch_document(openapi, "/openapi/v2")
     assert _references(older) <= {f"#/definitions/{name}" for name in older["definitions"]}
 
 
@@ -235,7 +238,7 @@ def test_every_field_is_described(every):
                 assert part["description"], (place, name, field)
 
 
-def test_the_older_version_of_a_claim_is_told_in_its_own_shape(every):
+def test_the_older_version_of_a_claim_has_its_own_schema(every):
     schemas = every["apis/resource.k8s.io/v1beta1"]["components"]["schemas"]
     request = schemas["io.k8s.api.resource.v1beta1.DeviceRequest"]["properties"]
     assert {"name", "deviceClassName", "count", "firstAvailable"} <= request.keys()
@@ -247,8 +250,8 @@ def test_the_older_version_of_a_claim_is_told_in_its_own_shape(every):
     assert "name" not in basic
 
 
-def test_version_2_tells_the_same_in_its_own_way(openapi, every):
-    older = told(openapi, "/openapi/v2")
+def test_version_2_describes_the_same_as_version_3(openapi, every):
+    older = fetch_document(openapi, "/openapi/v2")
     assert older["swagger"] == "2.0"
     assert older["paths"].keys() == set().union(*(document["paths"] for document in every.values()))
     claim = older["definitions"]["io.k8s.api.resource.v1.ResourceClaim"]

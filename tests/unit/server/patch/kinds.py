@@ -1,4 +1,4 @@
-"""The kinds these tests speak of."""
+"""The kinds that these tests use."""
 
 from __future__ import annotations
 

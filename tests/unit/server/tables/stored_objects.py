@@ -1,4 +1,4 @@
-"""Objects as the server holds them, and a cache full of them, for tests of tables."""
+"""Stored objects, and a cache of them, for tests of tables."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def kind(name: str, group: str = "") -> Kind:
 
 
 def thing(api_version: str, name: str, **rest: Any) -> dict[str, Any]:
-    """A document of a kind, made an hour ago; `metadata` adds to its metadata."""
+    """Build a document of a kind, created an hour ago; `metadata` adds to its metadata."""
     metadata = {"name": "a", "namespace": "ns", "creationTimestamp": AN_HOUR_AGO, **rest.pop("metadata", {})}
     return {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
 
 
-def held(document: dict[str, Any], revision: int = 7) -> StoredObject:
+def store_object(document: dict[str, Any], revision: int = 7) -> StoredObject:
     its = get_storage_kind(parse_document_kind(document)[0])
     metadata = document["metadata"]
     place = build_key(its, metadata.get("namespace", ""), metadata["name"])
@@ -38,11 +38,11 @@ def held(document: dict[str, Any], revision: int = 7) -> StoredObject:
 
 
 def cache_of(documents: Iterable[dict[str, Any]], rows: Iterable[tuple[bytes, bytes]] = ()) -> WatchCache:
-    """A cache that holds documents and rows."""
+    """Build a cache of documents and rows."""
 
     async def fill() -> WatchCache:
         store = MemoryStore()
-        objects = [held(document) for document in documents]
+        objects = [store_object(document) for document in documents]
         writes = [Put(one.key, one.value) for one in objects] + [Put(*one) for one in rows]
         if writes:
             await store.txn([], writes)
@@ -55,7 +55,9 @@ def cache_of(documents: Iterable[dict[str, Any]], rows: Iterable[tuple[bytes, by
 
 
 def cells(document: dict[str, Any], cache: WatchCache | None = None) -> dict[str, Any]:
-    """The cells of one row, by the names of their columns."""
+    """Render the cells of one row, by the names of their columns."""
     its = parse_document_kind(document)[0]
     names = [column["name"] for column in build_column_definitions(its)]
-    return dict(zip(names, build_row(its, held(document), now=NOW, cache=cache)["cells"], strict=True))
+    return dict(
+        zip(names, build_row(its, store_object(document), now=NOW, cache=cache)["cells"], strict=True)
+    )

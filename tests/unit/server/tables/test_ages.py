@@ -1,4 +1,4 @@
-"""Durations in the letters of kubectl."""
+"""Durations in the format of kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows tell of nodes, events, quotas, rights and the kinds that are merely kept."""
+"""Columns of nodes, events, quotas, RBAC and the opaque kinds."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_the_status_of_a_node(rest, status):
     assert cells(thing("v1", "Node", **rest))["Status"] == status
 
 
-def test_a_bare_node_is_told_as_kubernetes_tells_it(pytestconfig):
+def test_a_bare_node_is_rendered_as_in_kubernetes(pytestconfig):
     theirs = sample(pytestconfig, "table_nodes.json")["rows"][0]["cells"]
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     ours = list(cells(thing("v1", "Node", metadata={"name": "node-a"}, status=ready)).values())
     assert [*ours[:3], *ours[4:]] == [*theirs[:3], *theirs[4:]]
 
 
-def test_a_node_tells_its_roles_and_addresses():
+def test_a_node_shows_its_roles_and_addresses():
     labels = {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/gpu": "", "x": "y"}
     addresses = [{"type": "ExternalIP", "address": "1.2.3.4"}]
     shown = cells(thing("v1", "Node", metadata={"labels": labels}, status={"addresses": addresses}))
@@ -45,7 +45,7 @@ def test_a_node_tells_its_roles_and_addresses():
 REGARDING = {"kind": "Pod", "name": "p", "namespace": "ns", "fieldPath": "spec.containers{c}"}
 
 
-def test_an_event_of_either_api_tells_when_what_and_who():
+def test_events_of_both_apis_show_age_reason_and_source():
     newer = thing(
         "v1",
         "Event",
@@ -71,7 +71,7 @@ def test_an_event_of_either_api_tells_when_what_and_who():
     }
 
 
-def test_an_event_that_came_again_tells_how_often():
+def test_a_repeated_event_shows_its_count():
     older = {
         "firstTimestamp": "2027-01-15T07:55:00Z",
         "lastTimestamp": "2027-01-15T07:59:54Z",
@@ -85,7 +85,7 @@ def test_an_event_that_came_again_tells_how_often():
     assert shown["Last Seen"] == "2s (x2 over 60s)"
 
 
-def test_a_quota_tells_what_is_used():
+def test_a_quota_shows_its_usage():
     hard = {"gpu.deviceclass.resource.k8s.io/devices": "4", "limits.cpu": "10", "pods": "5"}
     used = {"pods": "2", "limits.cpu": "1"}
     shown = cells(thing("v1", "ResourceQuota", spec={"hard": hard}, status={"hard": hard, "used": used}))
@@ -93,7 +93,7 @@ def test_a_quota_tells_what_is_used():
     assert shown["Limit"] == "limits.cpu: 1/10"
 
 
-def test_a_binding_tells_who_may_do_what():
+def test_a_binding_shows_role_and_subjects():
     subjects = [
         {"kind": "User", "name": "jane"},
         {"kind": "ServiceAccount", "name": "sa", "namespace": "x"},

@@ -1,4 +1,4 @@
-"""What rows tell of claims, slices and what belongs to them."""
+"""Columns of claims, slices and related kinds."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ POD = {"resource": "pods", "name": "p", "uid": "u"}
         ),
     ],
 )
-def test_the_state_of_a_claim_is_told_in_the_words_of_kubernetes(metadata, status, state):
+def test_the_state_of_a_claim_is_worded_as_in_kubernetes(metadata, status, state):
     assert cells(thing(*CLAIM, metadata=metadata, status=status))["State"] == state
 
 
-def test_a_claim_tells_its_node_devices_and_consumers():
+def test_a_claim_shows_node_devices_and_consumers():
     status = {
         "allocation": allocated("gpu-0", "gpu-1", nodeSelector=ON_NODE),
         "reservedFor": [POD, {**POD, "name": "q", "uid": "v"}],
@@ -61,7 +61,7 @@ def test_a_claim_tells_its_node_devices_and_consumers():
     }
 
 
-def test_a_claim_that_got_nothing_says_so():
+def test_an_unallocated_claim_shows_no_node_devices_or_consumers():
     shown = cells(thing(*CLAIM))
     assert (shown["Node"], shown["Devices"], shown["Consumers"]) == ("<none>", "<none>", "<none>")
 
@@ -101,14 +101,14 @@ def waiting_pod(**spec: Any) -> dict[str, Any]:
     return thing("v1", "Pod", metadata={"name": "p"}, spec=spec, status={"conditions": [unplaced]})
 
 
-def test_a_pending_claim_tells_why_its_pod_is_not_placed():
+def test_a_pending_claim_shows_why_its_pod_is_not_scheduled():
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
     made = thing(*CLAIM, metadata={"ownerReferences": [owner]})
     assert cells(made, cache_of([waiting_pod()]))["Reason"] == "no GPU is free"
     assert cells(made, cache_of([]))["Reason"] == ""
 
 
-def test_a_pending_claim_that_a_pod_names_tells_it_too(monkeypatch):
+def test_a_pending_claim_named_by_a_pod_shows_the_same(monkeypatch):
     cache = cache_of([waiting_pod(resourceClaims=[{"name": "g", "resourceClaimName": "a"}])])
     assert cells(thing(*CLAIM), cache)["Reason"] == "no GPU is free"
     assert cells(thing(*CLAIM, metadata={"name": "other"}), cache)["Reason"] == ""
@@ -116,14 +116,14 @@ def test_a_pending_claim_that_a_pod_names_tells_it_too(monkeypatch):
     assert cells(thing(*CLAIM), cache)["Reason"] == ""
 
 
-def test_a_claim_that_cannot_go_tells_what_holds_it():
+def test_a_claim_that_cannot_be_deleted_shows_why():
     gone = {"deletionTimestamp": "2027-01-15T07:30:00Z", "finalizers": ["x/protect"]}
     used = {"allocation": allocated("a"), "reservedFor": [POD]}
     assert cells(thing(*CLAIM, metadata=gone, status=used))["Reason"] == "in use by p"
     assert cells(thing(*CLAIM, metadata=gone))["Reason"] == "waits for x/protect"
 
 
-def test_an_allocated_claim_tells_what_ails_its_devices():
+def test_an_allocated_claim_shows_failing_conditions_of_its_devices():
     ill = {**result("gpu-0"), "conditions": [{"type": "Ready", "status": "False", "message": "link down"}]}
     status = {"allocation": allocated("gpu-0"), "devices": [ill]}
     assert cells(thing(*CLAIM, status=status))["Reason"] == "gpu-0: Ready is False: link down"
@@ -139,7 +139,7 @@ def slice_of(*names: str, **where: Any) -> dict[str, Any]:
     return thing("resource.k8s.io/v1", "ResourceSlice", metadata={"namespace": ""}, spec=spec)
 
 
-def test_a_slice_tells_what_of_it_is_free():
+def test_a_slice_shows_its_free_devices():
     taken = (build_device_key(DeviceId("gpu.example.com", "a/b", "two")), b"{}")
     elsewhere = (build_device_key(DeviceId("gpu.example.com", "b", "one")), b"{}")
     shown = cells(slice_of("one", "two", "three"), cache_of([], [taken, elsewhere]))
@@ -162,11 +162,11 @@ def test_a_slice_tells_what_of_it_is_free():
         ({"perDeviceNodeSelection": True}, "<some>"),
     ],
 )
-def test_a_slice_of_more_than_one_node_says_so(where, node):
+def test_a_slice_shows_the_node_or_how_many_nodes_reach_it(where, node):
     assert cells(slice_of(**where))["Node"] == node
 
 
-def test_classes_and_templates_tell_what_they_stand_for():
+def test_classes_and_templates_show_selectors_and_requests():
     selectors = [{"cel": {"expression": "device.driver == 'x'"}}, {"cel": {"expression": "true"}}]
     shown = cells(thing("resource.k8s.io/v1", "DeviceClass", spec={"selectors": selectors}))
     assert shown["Selectors"] == "device.driver == 'x' && true"
@@ -183,7 +183,7 @@ def test_classes_and_templates_tell_what_they_stand_for():
     assert shown["Requests"] == "gpu=2×big,any=all×nic,alt=1×b|1×s"
 
 
-def test_a_classic_claim_tells_how_far_its_driver_is():
+def test_a_classic_claim_shows_the_state_of_its_allocation():
     waiting = {"scheduling": {"scheduler": {"selectedNode": "node-a"}}}
     classic = ("cdi.k8s.io/v1alpha1", "ResourceClaim")
     shown = cells(thing(*classic, spec={"resourceClassName": "big"}, status=waiting))
@@ -193,7 +193,7 @@ def test_a_classic_claim_tells_how_far_its_driver_is():
     assert (shown["State"], shown["Driver"], shown["Node"]) == ("allocated", "d", "node-a")
 
 
-def test_a_preparation_tells_who_has_what():
+def test_a_preparation_shows_node_and_claim():
     spec = {"nodeName": "n", "claim": {"namespace": "ns", "name": "c", "uid": "u"}}
     shown = cells(thing("dray.dev/v1alpha1", "Preparation", metadata={"namespace": ""}, spec=spec))
     assert shown == {"Name": "a", "Node": "n", "Claim": "ns/c", "Age": "60m"}
@@ -203,7 +203,7 @@ def test_a_preparation_tells_who_has_what():
     ("selector", "devices"),
     [(None, "<none>"), ({}, "*/*/*"), ({"driver": "gpu.example.com", "device": "a"}, "gpu.example.com/*/a")],
 )
-def test_a_taint_rule_tells_what_it_taints_and_whom_it_reaches(selector, devices):
+def test_a_taint_rule_shows_its_selector_and_taint(selector, devices):
     taint = {"key": "k", "value": "v", "effect": "NoExecute"}
     spec = {"taint": taint} | ({} if selector is None else {"deviceSelector": selector})
     said = {"type": "EvictionInProgress", "status": "True", "message": "1 pod to be evicted"}

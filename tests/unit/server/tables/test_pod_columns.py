@@ -1,4 +1,4 @@
-"""What rows tell of pods."""
+"""Columns of pods."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_pod_on_its_way_out(status, word):
     assert pod({}, status, deletionTimestamp="2027-01-15T07:00:00Z")["Status"] == word
 
 
-def test_restarts_tell_when_the_last_was():
+def test_restarts_show_the_age_of_the_last():
     ended = {"terminated": {"finishedAt": "2027-01-15T07:55:00Z"}}
     status = {"containerStatuses": [{"restartCount": 2, "lastState": ended}, {"restartCount": 1}]}
     assert pod({}, status)["Restarts"] == "3 (5m ago)"
@@ -128,7 +128,7 @@ def test_restarts_of_init_containers_that_are_done_no_longer_count():
     assert pod(INITS, status)["Restarts"] == "1"
 
 
-def test_the_wide_columns_tell_where_the_pod_is_and_what_it_claims():
+def test_the_wide_columns_show_node_and_claims_of_a_pod():
     gates = {"readinessGates": [{"conditionType": "net"}, {"conditionType": "Ready"}]}
     claims = [{"name": "g", "resourceClaimName": "big"}, {"name": "t", "resourceClaimTemplateName": "x"}]
     status = {

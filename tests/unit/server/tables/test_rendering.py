@@ -1,4 +1,4 @@
-"""Tables beside those of a Kubernetes server, and what rows carry."""
+"""Tables, compared with those of a Kubernetes server, and what rows include."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dray.api.json_text import write_json
 from dray.api.kinds import KINDS, parse_document_kind
 from dray.server.tables import build_column_definitions, build_partial_metadata, build_row, build_table
 from tests.unit.server.samples import sample
-from tests.unit.server.tables.stored_objects import NOW, held, kind, thing
+from tests.unit.server.tables.stored_objects import NOW, kind, store_object, thing
 
 OURS = {
     "resourceclaims": {"Node", "Devices", "Consumers", "Reason"},
@@ -63,10 +63,10 @@ def test_a_table_has_the_form_of_kubernetes(pytestconfig):
 
 
 def _node() -> Any:
-    return held(thing("v1", "Node", metadata={"namespace": "", "labels": {"a": "b"}}, spec={"x": 1}))
+    return store_object(thing("v1", "Node", metadata={"namespace": "", "labels": {"a": "b"}}, spec={"x": 1}))
 
 
-def test_a_row_carries_what_was_asked_for():
+def test_a_row_includes_the_requested_object():
     node = _node()
     metadata = {
         "name": "a",
@@ -83,7 +83,7 @@ def test_a_row_carries_what_was_asked_for():
     assert build_row(kind("Node"), node, now=NOW, include="None").keys() == {"cells"}
 
 
-def test_the_version_of_a_table_is_the_one_asked_for():
+def test_a_table_has_the_requested_version():
     made = build_table(kind("Node"), [_node(), _node()], now=NOW, version="v1beta1")
     assert made["apiVersion"] == "meta.k8s.io/v1beta1"
     assert [one["cells"][0] for one in made["rows"]] == ["a", "a"]
@@ -106,7 +106,7 @@ def test_every_kind_makes_a_row_of_as_many_cells_as_columns(its):
     document = thing(its.internal_api_version, its.name)
     if not its.namespaced:
         document["metadata"]["namespace"] = ""
-    cells = build_row(its, held(document), now=NOW)["cells"]
+    cells = build_row(its, store_object(document), now=NOW)["cells"]
     assert len(cells) == len(build_column_definitions(its))
     assert all(isinstance(cell, str | int) for cell in cells)
 
@@ -130,5 +130,5 @@ _anything = st.recursive(
 def test_no_object_is_too_strange_for_a_row(its, rest):
     document = thing(its.internal_api_version, its.name, **rest)
     assert parse_document_kind(document)[0] is its
-    cells = build_row(its, held(document), now=NOW)["cells"]
+    cells = build_row(its, store_object(document), now=NOW)["cells"]
     assert all(isinstance(cell, str | int) for cell in cells)

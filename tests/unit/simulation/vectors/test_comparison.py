@@ -20,7 +20,16 @@ from dray.simulation.vectors.reference.departure_conditions import (
 from dray.simulation.vectors.reference.departures import ALL_DEPARTURES, DECISIONS, Departure
 from dray.simulation.vectors.reference.prediction import predict
 from dray.simulation.vectors.vector import Vector, answer_vector, read_vector
-from tests.unit.simulation.questions import QUESTIONS, allocated, device, exactly, failed, got, page, question
+from tests.unit.simulation.vectors.vector_objects import (
+    QUESTIONS,
+    allocated,
+    device,
+    exactly,
+    failed,
+    got,
+    page,
+    question,
+)
 
 JUDGE = AllocatorGateFilter.from_overrides({}).build_selector_evaluator()
 

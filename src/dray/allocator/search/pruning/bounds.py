@@ -15,8 +15,9 @@ from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason, 
 from dray.allocator.search.pruning.assignment import has_assignment
 from dray.allocator.search.pruning.components import ComponentPacking
 from dray.allocator.search.pruning.counter_sums import build_counter_sums, group_capacities
-from dray.allocator.search.pruning.model import ANY_VALUE, PruningModel, PruningState, iter_bits
+from dray.allocator.search.pruning.model import ANY_VALUE, PruningModel, PruningState
 from dray.allocator.search.pruning.open_requests import OpenAlternative, OpenRequest
+from dray.values.bit_masks import iter_bits
 
 MAX_SETS = 4096
 """Sets of devices whose values are remembered."""

@@ -18,10 +18,11 @@ from typing import Any
 from dray.allocator.refusals import Refusal, RefusalReason, Shortage
 from dray.allocator.search.pruning.bounds import FeasibilityBounds
 from dray.allocator.search.pruning.demands import Demand
-from dray.allocator.search.pruning.model import ANY_VALUE, PruningModel, PruningState, iter_bits
+from dray.allocator.search.pruning.model import ANY_VALUE, PruningModel, PruningState
 from dray.allocator.search.pruning.open_requests import OpenPart, OpenRequest, merge_requests
 from dray.allocator.search.pruning.prices import DevicePrices
 from dray.allocator.search.pruning.symmetry import DeviceSymmetry
+from dray.values.bit_masks import iter_bits
 
 MAX_FAILED_STATES = 20_000
 """Failed states to remember in one search."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dray.allocator.search.pruning.model import PruningModel, PruningState, iter_bits
+from dray.allocator.search.pruning.model import PruningModel, PruningState
+from dray.values.bit_masks import iter_bits
 
 MAX_PACKING_STEPS = 200
 """Steps to find out how many devices of a component fit; after that it may be all of them."""

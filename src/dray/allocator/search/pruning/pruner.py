@@ -20,10 +20,11 @@ from dray.allocator.search.pruning.bounds import FeasibilityBounds
 from dray.allocator.search.pruning.completion import CompletionSearch
 from dray.allocator.search.pruning.components import ComponentPacking, find_components
 from dray.allocator.search.pruning.demands import Demand
-from dray.allocator.search.pruning.model import PruningModel, iter_bits
+from dray.allocator.search.pruning.model import PruningModel
 from dray.allocator.search.pruning.open_requests import OpenAlternative, OpenRequest
 from dray.allocator.search.pruning.symmetry import DeviceSymmetry
 from dray.allocator.search.trace import Pick, SearchPoint
+from dray.values.bit_masks import iter_bits
 
 
 class Pruner:

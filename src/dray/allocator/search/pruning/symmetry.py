@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dray.allocator.search.pruning.components import CounterComponent
-from dray.allocator.search.pruning.model import PruningModel, PruningState, iter_bits
+from dray.allocator.search.pruning.model import PruningModel, PruningState
+from dray.values.bit_masks import iter_bits
 
 MAX_ALIKE = 64
 """Components of one signature that are compared; with more, the others count as different."""

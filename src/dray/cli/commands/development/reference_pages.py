@@ -191,7 +191,7 @@ def render_kinds() -> str:
         "Fields are those of the first version of a kind; older versions are converted to it. A kind that is "
         "marked as open keeps every field, and only those listed are read; a kind without a "
         "section of its own is stored as it is.",
-        _render_table(["kind", "group", "versions", "lives in", "subresources"], rows),
+        _render_table(["kind", "group", "versions", "scope", "subresources"], rows),
         *(_render_kind(kind) for kind in KINDS if not kind.is_opaque),
     )
 

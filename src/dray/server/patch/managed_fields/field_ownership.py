@@ -112,7 +112,7 @@ def update_managed_fields(
     after: list[ManagedFieldsEntry] = []
     updated: ManagedFieldsEntry | None = None
     for entry in standing:
-        rest = entry.replace_fields(remove_subtrees(subtract_tree(entry.fields, changed), removed))
+        rest = _release_fields(entry, changed, removed)
         if entry.belongs_to(manager, UPDATE, version, subresource):
             updated = rest
         else:
@@ -123,6 +123,11 @@ def update_managed_fields(
     if updated is not None:
         after.append(updated)
     return serialize_entries(cap_update_entries([entry for entry in after if entry.fields]))
+
+
+def _release_fields(entry: ManagedFieldsEntry, changed: FieldTree, removed: FieldTree) -> ManagedFieldsEntry:
+    """Return the entry without fields that were changed or removed."""
+    return entry.replace_fields(remove_subtrees(subtract_tree(entry.fields, changed), removed))
 
 
 class ApplyOptions(TypedDict):
@@ -167,12 +172,7 @@ def apply_configuration(
     comparison = _compare_owned(kind, before, document)
     if not force:
         _check_conflicts(structure, manager, before, _find_taken_fields(others, comparison))
-    after = [
-        entry.replace_fields(
-            remove_subtrees(subtract_tree(entry.fields, comparison.changed), comparison.removed)
-        )
-        for entry in others
-    ]
+    after = [_release_fields(entry, comparison.changed, comparison.removed) for entry in others]
     same = last is not None and last.fields == named and document == before
     applied = ManagedFieldsEntry(manager, APPLY, kind.internal_api_version, named, now, subresource)
     after.append(last if same and last is not None else applied)

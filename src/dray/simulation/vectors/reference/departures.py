@@ -116,8 +116,8 @@ DECISIONS: Mapping[Departure, DepartureDecision] = MappingProxyType(
             "adminAccess consumes nothing, so counters that are used up do not refuse it"
         ),
         Departure.NEGATIVE_DRAWS: DepartureDecision(
-            "a device that draws less than nothing from a counter draws nothing; in Kubernetes it adds to what "
-            "is left"
+            "a device that draws less than nothing from a counter draws nothing; in Kubernetes it adds to "
+            "what is left"
         ),
         Departure.HELD_SHARES: DepartureDecision(
             "C-26: a device that became dedicated is in use until its last share is gone"

@@ -10,7 +10,7 @@ import pytest
 from tests.outside import ROOT
 from tests.unit.cli.commands.manifests.test_allocate import GPU, SMALL
 from tests.unit.cli.conftest import Typed
-from tests.unit.simulation.stage import allocated, claim, node, pod, slice_of
+from tests.unit.simulation.cluster_text import allocated, claim, node, pod, slice_of
 
 CLUSTER = str(ROOT / "examples" / "gpu-cluster")
 

@@ -11,7 +11,7 @@ from dray.cli.commands.explain import live
 from dray.cli.input.server_connection import ServerTarget
 from dray.simulation.bundle import Bundle
 from tests.unit.cli.conftest import Typed
-from tests.unit.simulation.stage import allocated, bundle, claim, pod, slice_of
+from tests.unit.simulation.cluster_text import allocated, bundle, claim, pod, slice_of
 
 NODE = """
 apiVersion: v1

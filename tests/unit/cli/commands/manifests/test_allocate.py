@@ -11,7 +11,7 @@ import yaml
 
 from tests.outside import ROOT
 from tests.unit.cli.conftest import Typed, process
-from tests.unit.simulation.stage import claim, device_class, node, pod, slice_of, template
+from tests.unit.simulation.cluster_text import claim, device_class, node, pod, slice_of, template
 
 CLUSTER = str(ROOT / "examples" / "gpu-cluster")
 GPU = device_class("gpu", "'device.driver == \"gpu.example.com\"'")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.outside import ROOT
 from tests.unit.cli.commands.manifests.test_allocate import SMALL
 from tests.unit.cli.conftest import Typed
-from tests.unit.simulation.stage import allocated, claim, pod
+from tests.unit.simulation.cluster_text import allocated, claim, pod
 
 CLUSTER = str(ROOT / "examples" / "gpu-cluster")
 HELD = allocated("gpu.example.com", "node-a", "gpu-0", "node-a")

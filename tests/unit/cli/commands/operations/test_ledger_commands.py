@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[Path]:
 
 
 async def in_quarantine(client: Client) -> None:
-    """Node n1 has gpu-0 of a claim that was removed, and gpu-1 of one that lives."""
+    """Node n1 has gpu-0 of a claim that was removed, and gpu-1 of one that exists."""
     assert CLAIMS is not None
     await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     for i, name in enumerate(("old", "live")):

@@ -1,4 +1,4 @@
-"""Configurations that stand in a store and came past no rules: older servers kept whatever they got."""
+"""Stored configurations that passed no validation: older servers stored whatever they got."""
 
 from __future__ import annotations
 
@@ -28,25 +28,27 @@ def stored(name: str, webhooks: Any) -> Put:
 
 async def hooks(*puts: Put) -> tuple[WebhookIndex, list[str]]:
     store = MemoryStore()
-    told: list[str] = []
+    unreadable: list[str] = []
     await store.txn([], puts)
     cache = WatchCache(store)
     await cache.resync()
-    found = WebhookIndex(cache, lambda name, _why: told.append(name))
+    found = WebhookIndex(cache, lambda name, _why: unreadable.append(name))
     await store.close()
-    return found, told
+    return found, unreadable
 
 
-def test_one_that_cannot_be_read_is_told_and_others_are_in_force():
+def test_a_malformed_configuration_is_reported_and_others_stay_active():
     async def run_case() -> None:
-        found, told = await hooks(stored("a", "nonsense"), stored("b", [{"name": "x.y.z", "strange": 1}]))
-        assert set(told) == {"a"}
+        found, unreadable = await hooks(
+            stored("a", "nonsense"), stored("b", [{"name": "x.y.z", "strange": 1}])
+        )
+        assert set(unreadable) == {"a"}
         assert [(hook.configuration, hook.name) for hook in found.webhooks] == [("b", "x.y.z")]
 
     asyncio.run(run_case())
 
 
-def test_what_is_not_said_counts_as_its_default():
+def test_absent_fields_have_their_defaults():
     async def run_case() -> None:
         found, _ = await hooks(stored("a", [{"name": "x.y.z"}]))
         (hook,) = found.webhooks

@@ -1,4 +1,4 @@
-"""Writes that webhooks are asked about: what holds while they are, and what is asked again."""
+"""Writes with webhooks: what holds while they are called, and when they are called again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.server.registries import CONFIGS, World, world
 
 
 class Asked:
-    """Webhooks that let everything pass, and something happen meanwhile."""
+    """Webhooks that allow everything, and run a callback meanwhile."""
 
     def __init__(self, meanwhile: Any = None) -> None:
         self.webhooks: Sequence[object] = ("one",)
@@ -79,7 +79,7 @@ async def write(there: World, audit_id: str = "id") -> str:
     return str(written.stored.document["data"])
 
 
-def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
+def test_a_concurrent_write_of_the_object_calls_webhooks_again():
     async def run_case() -> None:
         async with world(lambda _cache: []) as there:
 
@@ -95,7 +95,7 @@ def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
 
 
 class Elsewhere:
-    """A rule that relies on another row, which somebody changes so many times."""
+    """A rule that depends on another row, which changes so many times."""
 
     kinds = KINDS
 
@@ -109,7 +109,7 @@ class Elsewhere:
         return AdmissionEffects((KeyUnchanged(b"/elsewhere", 7 if self.times >= 0 else 0),))
 
 
-def test_somebody_who_was_faster_elsewhere_does_not():
+def test_a_concurrent_write_of_another_object_does_not():
     async def run_case() -> None:
         async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 2)]) as there:
             there.registry.admission = webhooks = Asked()
@@ -119,7 +119,7 @@ def test_somebody_who_was_faster_elsewhere_does_not():
     asyncio.run(run_case())
 
 
-def test_what_the_server_does_by_itself_is_not_asked_about():
+def test_changes_by_the_server_itself_skip_webhooks():
     async def run_case() -> None:
         async with world(lambda _cache: []) as there:
             there.registry.admission = webhooks = Asked()
@@ -129,8 +129,10 @@ def test_what_the_server_does_by_itself_is_not_asked_about():
     asyncio.run(run_case())
 
 
-def test_nobody_waits_in_a_turn_for_somebody_who_asks():
-    """A write that lost often asks nobody inside its turn, even when webhooks came only then."""
+def test_no_lock_is_held_while_webhooks_are_called():
+    """A write that lost often calls no webhook while it holds the lock, even when webhooks appeared only
+    then.
+    """
 
     async def run_case() -> None:
         async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 1)]) as there:

@@ -1,4 +1,4 @@
-"""Where services are, as somebody writes it on the command line."""
+"""Addresses of services on the command line."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ a/b=https://h:1
 
 
 @pytest.mark.parametrize("text", ["", *NONE.split()])
-def test_what_is_no_address_says_what_was_expected(text):
+def test_a_malformed_address_is_an_error(text):
     with pytest.raises(InputError, match="expected NAMESPACE/NAME=HOST:PORT"):
         parse_addresses([text])

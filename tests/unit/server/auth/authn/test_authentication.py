@@ -1,4 +1,4 @@
-"""Credentials, good and bad: every bad one is a 401, whatever else the request shows."""
+"""Credentials: every invalid one is a 401, whatever else the request presents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH, StaticTokens
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from dray.server.objects.stored_object import StoredObject
-from tests.unit.server.auth.cluster_state import World, held_of, pod, thing
+from tests.unit.server.auth.cluster_state import ClusterState, pod, store_object, thing
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ACCOUNT = thing("v1", "ServiceAccount", "driver", "gpu-system", uid="u-account")
@@ -36,15 +36,15 @@ PEER = {
 
 @dataclass
 class Place:
-    world: World
+    world: ClusterState
     clock: ManualClock
     tokens: ServiceAccountTokens
     authenticator: Authenticator
     folder: Path
 
     def issue(self, bound: Mapping[str, Any] | None = None, **more: Any) -> str:
-        held: StoredObject | None = None if bound is None else held_of(bound)
-        return self.tokens.issue(held_of(ACCOUNT), timedelta(hours=1), bound=held, **more).token
+        held: StoredObject | None = None if bound is None else store_object(bound)
+        return self.tokens.issue(store_object(ACCOUNT), timedelta(hours=1), bound=held, **more).token
 
     def forged(self, token: str, *, key: Any = None, algorithm: str = "ES256", **claims: Any) -> str:
         """The same token with other claims, signed with another key or our own."""
@@ -56,7 +56,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path) -> Iterator[Place]:
-    with World([ACCOUNT, NODE, POD], roles=False) as world:
+    with ClusterState([ACCOUNT, NODE, POD], roles=False) as world:
         clock = ManualClock(START)
         tokens = ServiceAccountTokens.open(tmp_path, world.cache, clock=clock)
         static = StaticTokens({"s3cret": RequestUser("jane", ("team:a",), "u1")})
@@ -94,9 +94,9 @@ def test_a_token_of_an_account_names_it_and_where_it_runs(place):
         "system:serviceaccounts:gpu-system",
         "system:authenticated",
     )
-    told = {name.rpartition("/")[2]: values for name, values in user.extra.items()}
-    assert told.pop("credential-id")[0].startswith("JTI=")
-    assert told == {
+    extra = {name.rpartition("/")[2]: values for name, values in user.extra.items()}
+    assert extra.pop("credential-id")[0].startswith("JTI=")
+    assert extra == {
         "pod-name": ("p1",),
         "pod-uid": ("u-pod",),
         "node-name": ("n1",),
@@ -119,7 +119,7 @@ def test_everybody_is_let_in_where_that_is_wanted():
     assert Authenticator(anonymous=True).authenticate({}, None, "/api/v1/pods") is ANONYMOUS_USER
 
 
-def test_a_group_cannot_be_claimed_that_says_how_one_came_in(place):
+def test_the_groups_of_authentication_cannot_be_impersonated(place):
     authenticator = Authenticator(
         StaticTokens({"t": RequestUser("joe", ("system:unauthenticated", "system:authenticated"))})
     )
@@ -148,7 +148,7 @@ def test_a_group_cannot_be_claimed_that_says_how_one_came_in(place):
         {"authorization": "Bearer \udcff.\udcff.x"},
     ],
 )
-def test_without_a_good_token_nobody_comes_in(place, headers):
+def test_requests_without_a_valid_token_are_refused(place, headers):
     assert turned_away(place.authenticator, headers)
 
 
@@ -157,14 +157,14 @@ def test_paths_beside_the_public_ones_need_credentials(place, path):
     assert turned_away(place.authenticator, {}, path=path)
 
 
-def test_a_bad_token_is_not_made_good_by_a_certificate_nor_by_a_public_path(place):
+def test_an_invalid_token_is_refused_despite_a_certificate_or_a_public_path(place):
     assert turned_away(place.authenticator, bearer("wrong"), PEER)
     assert turned_away(place.authenticator, bearer("wrong"), path="/healthz")
 
 
 def _of_another_server(place: Place, token: str) -> str:
     other = ServiceAccountTokens(generate_key(), place.world.cache, IssuerOptions(), place.clock)
-    return other.issue(held_of(ACCOUNT), timedelta(hours=1)).token
+    return other.issue(store_object(ACCOUNT), timedelta(hours=1)).token
 
 
 def _alg_none(place: Place, token: str) -> str:
@@ -243,7 +243,7 @@ def test_a_token_is_taken_back_with_what_it_belongs_to(place, gone):
     assert turned_away(place.authenticator, bearer(token))
 
 
-def test_a_replayed_token_of_a_deleted_account_stays_bad_when_the_name_comes_back(place):
+def test_a_token_of_a_deleted_account_stays_invalid_when_the_account_is_recreated(place):
     token = place.issue()
     place.world.delete(ACCOUNT)
     place.world.put({**ACCOUNT, "metadata": {**ACCOUNT["metadata"], "uid": "u-new"}})
@@ -261,7 +261,7 @@ def test_a_replayed_token_of_a_deleted_account_stays_bad_when_the_name_comes_bac
         {"subject": PEER["subject"]},
     ],
 )
-def test_a_certificate_that_names_nobody_or_is_past_its_end_is_turned_away(place, peer):
+def test_a_certificate_without_a_name_or_expired_is_refused(place, peer):
     assert turned_away(place.authenticator, {}, peer)
 
 
@@ -296,7 +296,7 @@ def test_a_bad_line_is_named_and_its_token_is_not(tmp_path, text, words):
     assert "hush" not in str(error.value)
 
 
-def test_a_token_file_that_is_not_there_or_not_text_says_so(tmp_path):
+def test_a_missing_or_binary_token_file_is_an_error(tmp_path):
     with pytest.raises(CredentialError, match="there is no token file"):
         StaticTokens.from_file(tmp_path / "none.csv")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
@@ -307,7 +307,7 @@ def test_a_token_file_that_is_not_there_or_not_text_says_so(tmp_path):
 # --- keys and secrets ---
 
 
-def test_the_key_is_kept_so_that_tokens_outlive_the_server(place):
+def test_the_key_is_stored_so_that_tokens_survive_a_restart(place):
     token = place.issue()
     again = ServiceAccountTokens.open(place.folder, place.world.cache, clock=place.clock)
     assert again.verify(token) is not None
@@ -324,7 +324,7 @@ def test_others_can_check_our_tokens_with_the_published_key(place):
 
 
 def test_tokens_are_not_printed(place):
-    issued = place.tokens.issue(held_of(ACCOUNT), timedelta(hours=1))
+    issued = place.tokens.issue(store_object(ACCOUNT), timedelta(hours=1))
     assert issued.token not in repr(issued)
     with pytest.raises(ApiStatusError) as failure:
         place.authenticator.authenticate(bearer("hush-hush"), None)

@@ -1,4 +1,4 @@
-"""Certificates: made once, renewed when needed, private, and believed only when they are ours."""
+"""Certificates: created once, renewed when needed, private, and trusted only from the own authority."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(directory: Path, *names: str, later: timedelta = timedelta()) -> Cert
     return CertificateAuthority.open(directory, names, ManualClock(NOW + later))
 
 
-def test_everything_is_private_and_kept(tmp_path):
+def test_all_files_are_private_and_reused(tmp_path):
     first = opened(tmp_path / "pki", "dray.example.com")
     before = {path.name: path.read_bytes() for path in (tmp_path / "pki").iterdir()}
     opened(tmp_path / "pki", "dray.example.com")
@@ -121,7 +121,7 @@ def test_what_is_spoilt_is_named_and_never_shown(tmp_path, spoil, words):
     assert "secret" not in str(error.value)
 
 
-def test_an_authority_past_its_end_says_so(tmp_path):
+def test_an_expired_authority_is_an_error(tmp_path):
     opened(tmp_path)
     with pytest.raises(CredentialError, match=r"is past its end \(.*\); delete it and `ca\.key`"):
         opened(tmp_path, later=timedelta(days=3651))
@@ -137,7 +137,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path):
 
 
 def shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both ends of a handshake through memory."""
+    """Connect both ends of a TLS handshake through memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     far = server.wrap_bio(to_server, to_client, server_side=True)
@@ -156,7 +156,7 @@ def handshake(
     folder: Path | None = None,
     trust: bytes | None = None,
 ) -> Mapping[str, object]:
-    """Shake hands through memory; what the server sees of the client's certificate. Raises `ssl.SSLError`."""
+    """Do a TLS handshake through memory; returns the client's certificate. Raises `ssl.SSLError`."""
     context = ssl.create_default_context(cadata=(trust or server.ca_pem).decode())
     if client is not None:
         assert folder is not None
@@ -167,7 +167,7 @@ def handshake(
     return far.getpeercert() or {}
 
 
-def test_a_client_is_known_by_its_certificate(tmp_path):
+def test_a_client_is_identified_by_its_certificate(tmp_path):
     certificates = opened(tmp_path / "pki")
     admin = certificates.issue_client_certificate("jane", ["system:masters", "team:a"])
     peer = handshake(certificates, admin, tmp_path)

@@ -1,4 +1,4 @@
-"""A node sees and writes what is its own, and cannot make itself see more."""
+"""A node accesses its own objects and those its pods refer to, and cannot extend its access."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dray.server.auth.authz.node_pod_graph import NodePodGraph, ReferencedObject
 from dray.server.auth.authz.policy_rules import AccessAttributes
 from tests.unit.server.auth.cluster_state import (
     DEVICES,
-    Court,
-    World,
+    AccessChecks,
+    ClusterState,
     allocated,
     claim,
     node,
@@ -70,11 +70,11 @@ THEIRS = pod(
 
 
 @pytest.fixture(scope="module")
-def court() -> Iterator[Court]:
+def checks() -> Iterator[AccessChecks]:
     there = [slice_of("d.example.com", name, f"slice-{name}") for name in ("n1", "n2")]
     words = [preparation(name) for name in ("n1", "n2")]
-    with World([MINE, THEIRS, *there, *words, slice_of("d.example.com", None, "slice-all")]) as world:
-        yield Court(world)
+    with ClusterState([MINE, THEIRS, *there, *words, slice_of("d.example.com", None, "slice-all")]) as world:
+        yield AccessChecks(world)
 
 
 def preparation(on: str, claim_name: str = "shared", namespace: str = "a") -> dict[str, Any]:
@@ -150,8 +150,8 @@ def test_what_a_pod_refers_to():
         (AccessAttributes("get", path="/metrics"), False),
     ],
 )
-def test_a_node_is_asked_in_vain_for_what_is_not_its_own(court, asked, yes):
-    assert court.access.allows(N1, asked) is yes
+def test_a_node_accesses_only_its_own_objects(checks, asked, yes):
+    assert checks.access.allows(N1, asked) is yes
 
 
 @pytest.mark.parametrize(
@@ -164,30 +164,30 @@ def test_a_node_is_asked_in_vain_for_what_is_not_its_own(court, asked, yes):
         ),
     ],
 )
-def test_a_node_is_told_what_it_may_ask_for(court, asked, words):
-    decision = court.access.authorize(N1, asked)
+def test_a_refusal_explains_what_a_node_may_access(checks, asked, words):
+    decision = checks.access.authorize(N1, asked)
     assert not decision.allowed
     assert decision.reason.startswith('User "system:node:n1" cannot')
     assert words in decision.reason
 
 
-def test_nobody_is_a_node_by_name_or_group_alone(court):
+def test_a_node_needs_both_the_name_and_the_group(checks):
     for user in (node("n1"), N1):
-        assert court.access.allows(user, AccessAttributes("get", "", "pods", "", "a", "mine"))
+        assert checks.access.allows(user, AccessAttributes("get", "", "pods", "", "a", "mine"))
     for groups in (("system:authenticated",), ()):
         user = type(N1)("system:node:n1", groups)
-        assert not court.access.allows(user, AccessAttributes("get", "", "pods", "", "a", "mine"))
-    assert not court.access.allows(
+        assert not checks.access.allows(user, AccessAttributes("get", "", "pods", "", "a", "mine"))
+    assert not checks.access.allows(
         type(N1)("n1", ("system:nodes",)), AccessAttributes("get", "", "pods", "", "a", "mine")
     )
 
 
-def test_what_a_node_sees_goes_with_its_pods():
+def test_access_of_a_node_ends_with_its_pods():
     asked = AccessAttributes("get", DEVICES, "resourceclaims", "", "a", "shared")
     twin = deepcopy(MINE)
     twin["metadata"]["name"] = "twin"
-    with World(roles=False) as world:
-        access = Court(world).access
+    with ClusterState(roles=False) as world:
+        access = AccessChecks(world).access
         assert not access.allows(N1, asked)
         world.put(MINE, twin)
         assert access.allows(N1, asked)
@@ -201,7 +201,7 @@ def test_what_a_node_sees_goes_with_its_pods():
 
 
 def test_nothing_is_remembered_of_pods_that_are_gone():
-    with World(roles=False) as world:
+    with ClusterState(roles=False) as world:
         placed = NodePodGraph(world.cache)
         world.put(MINE, THEIRS)
         world.delete(MINE)
@@ -255,7 +255,7 @@ ALLOWED = {
     "give its word for a claim of an extended resource": (None, preparation("n1", "mine-extended")),
     "take its word back": (preparation("n1"), None),
     "take its word back when the pod is gone": (preparation("n1", "long-gone"), None),
-    "show that it lives": (None, LEASE),
+    "renew its lease": (None, LEASE),
     "tell an event": (None, thing("v1", "Event", "e", "a")),
 }
 
@@ -350,18 +350,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", ALLOWED)
-def test_a_node_may(court, what):
-    assert court.refuses(N1, *ALLOWED[what]) is None
+def test_a_node_may(checks, what):
+    assert checks.refuses(N1, *ALLOWED[what]) is None
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_node_may_not(court, what):
-    failure = court.refuses(N1, *REFUSED[what])
+def test_a_node_may_not(checks, what):
+    failure = checks.refuses(N1, *REFUSED[what])
     assert failure is not None
     assert failure.code == 403
     assert 'node "n1"' in failure.message
 
 
 @pytest.mark.parametrize("what", ["change a pod", "publish a slice of another node", "create another node"])
-def test_the_same_is_no_matter_of_nodes_when_somebody_else_writes(court, what):
-    assert court.refuses(person("root", "system:masters"), *REFUSED[what]) is None
+def test_node_restriction_does_not_apply_to_other_users(checks, what):
+    assert checks.refuses(person("root", "system:masters"), *REFUSED[what]) is None

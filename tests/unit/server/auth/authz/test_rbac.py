@@ -1,4 +1,4 @@
-"""Roles and bindings: what a rule allows, whom a binding reaches, and that changes count at once."""
+"""RBAC: what a rule allows, which subjects a binding covers, and that changes apply at once."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dray.server.auth.authz.policy_rules import AccessAttributes, PolicyRule, bu
 from dray.server.auth.authz.rbac import RbacAuthorizer, build_forbidden
 from dray.server.http.requests import ANONYMOUS_USER, ApiCall
 from tests.outside import ROOT
-from tests.unit.server.auth.cluster_state import World, grant, person, role, rule, thing
+from tests.unit.server.auth.cluster_state import ClusterState, grant, person, role, rule, thing
 
 JANE = person("jane", "team:a")
 GROUP = "resource.k8s.io"
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with World(roles=False) as made:
+def world() -> Iterator[ClusterState]:
+    with ClusterState(roles=False) as made:
         yield made
 
 
@@ -45,7 +45,7 @@ def world() -> Iterator[World]:
         ("*", AccessAttributes("get", path="/metrics"), False),
     ],
 )
-def test_what_a_rule_says_to_a_resource(world, resources, asked, yes):
+def test_a_rule_allows_or_refuses_a_resource(world, resources, asked, yes):
     world.put(role("r", rule("get", resources)), grant("r", "jane"))
     assert RbacAuthorizer(world.cache).authorize(JANE, asked).allowed is yes
 
@@ -75,14 +75,14 @@ def test_a_rule_with_names_is_for_these_names_only(world, asked, yes):
         ("/m*", "/metrics", True),
     ],
 )
-def test_what_a_rule_says_to_a_path(world, pattern, path, yes):
+def test_a_rule_allows_or_refuses_a_path(world, pattern, path, yes):
     world.put(role("r", {"verbs": ["get"], "nonResourceURLs": [pattern]}), grant("r", "jane"))
     decide = RbacAuthorizer(world.cache).authorize
     assert decide(JANE, AccessAttributes("get", path=path)).allowed is yes
     assert not decide(JANE, AccessAttributes("post", path=path)).allowed
 
 
-def test_a_selector_for_one_name_is_as_good_as_the_name():
+def test_a_selector_for_one_name_counts_as_the_name():
     def asked(selector: str) -> AccessAttributes:
         return build_attributes(
             ApiCall("list", "/p", plural="secrets", namespace="a", query={"fieldSelector": selector})
@@ -95,11 +95,13 @@ def test_a_selector_for_one_name_is_as_good_as_the_name():
     assert build_attributes(ApiCall("get", "/metrics")) == AccessAttributes("get", path="/metrics")
 
 
-def test_who_works_in_a_namespace_may_look_at_it_and_do_no_more():
+def test_rights_in_a_namespace_include_reading_it_and_no_more():
     def asked(verb: str) -> AccessAttributes:
         return build_attributes(ApiCall(verb, "/api/v1/namespaces/a", plural="namespaces", name="a"))
 
-    with World([grant("view", "jane", namespace="a"), grant("cluster-admin", "ada", namespace="a")]) as world:
+    with ClusterState(
+        [grant("view", "jane", namespace="a"), grant("cluster-admin", "ada", namespace="a")]
+    ) as world:
         decide = RbacAuthorizer(world.cache).authorize
         assert decide(JANE, asked("get")).allowed
         assert not decide(person("joe"), asked("get")).allowed
@@ -173,7 +175,7 @@ def test_changes_count_at_once(world):
     assert not authorizer.authorize(JANE, PODS).allowed
 
 
-def test_nothing_is_kept_of_bindings_that_are_gone(world):
+def test_deleted_bindings_leave_nothing_in_memory(world):
     authorizer = RbacAuthorizer(world.cache)
     before = dict(authorizer._grants_by_subject)
     for number in range(3):
@@ -184,7 +186,7 @@ def test_nothing_is_kept_of_bindings_that_are_gone(world):
     assert authorizer._grants_by_subject == before
 
 
-def test_a_role_is_put_together_from_others_and_from_theirs(world):
+def test_an_aggregated_role_includes_aggregated_roles(world):
     def made_of(name: str, label: str, **labels: str) -> dict:
         selectors = [{"matchLabels": {label: "true"}}]
         return role(name, aggregationRule={"clusterRoleSelectors": selectors}, labels=labels)
@@ -278,7 +280,7 @@ def test_a_yes_names_the_binding(world):
         ),
     ],
 )
-def test_a_no_says_who_what_where_and_what_is_missing(world, asked, message, details):
+def test_a_refusal_names_user_verb_scope_and_missing_rule(world, asked, message, details):
     failure = build_forbidden(asked, RbacAuthorizer(world.cache).authorize(ANONYMOUS_USER, asked))
     assert (failure.code, failure.message, failure.details) == (403, message, details)
 
@@ -345,7 +347,7 @@ def test_the_guide_names_every_role_of_dray():
 
 def test_admin_edit_and_view_show_the_rules_they_are_put_together_from():
     shown = {one["metadata"]["name"]: one["rules"] for one in build_bootstrap_documents() if "rules" in one}
-    with World([grant(name, name) for name in ("admin", "edit", "view")]) as world:
+    with ClusterState([grant(name, name) for name in ("admin", "edit", "view")]) as world:
         authorizer = RbacAuthorizer(world.cache)
         for name in ("admin", "edit", "view"):
             rules = [rule.to_document() for rule in authorizer.list_user_rules(person(name), "a")]
@@ -356,7 +358,7 @@ def test_admin_edit_and_view_show_the_rules_they_are_put_together_from():
 def test_a_custom_kind_can_be_added_to_view():
     added = role("more", rule("get", "widgets", "example.com"))
     added["metadata"]["labels"] = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
-    with World([added, grant("view", "jane"), thing("v1", "Namespace", "a")]) as world:
+    with ClusterState([added, grant("view", "jane"), thing("v1", "Namespace", "a")]) as world:
         assert (
             RbacAuthorizer(world.cache)
             .authorize(JANE, AccessAttributes("get", "example.com", "widgets", "", "a"))

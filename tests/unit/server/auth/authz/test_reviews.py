@@ -1,4 +1,4 @@
-"""Reviews: who am I, may I, may they, whose token is this, and a token please."""
+"""Access reviews, token reviews and token requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.reviews import AccessReviews
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import RequestUser
-from tests.unit.server.auth.cluster_state import World, grant, node, person, pod, thing
+from tests.unit.server.auth.cluster_state import ClusterState, grant, node, person, pod, thing
 
 JANE = person("jane", "team:a")
 ROBOT = thing("v1", "ServiceAccount", "robot", "a", uid="u-robot")
@@ -27,23 +27,23 @@ OTHER_ACCOUNT = pod("o", "a", "n1", uid="u-o", spec={"serviceAccountName": "huma
 BARE = pod("bare", "a", "n1", uid="u-bare")
 
 
-class Desk(NamedTuple):
-    world: World
+class ReviewSetup(NamedTuple):
+    world: ClusterState
     reviews: AccessReviews
     requests: TokenRequestIssuer
 
 
 @pytest.fixture
-def desk(tmp_path) -> Iterator[Desk]:
+def setup(tmp_path) -> Iterator[ReviewSetup]:
     there = [ROBOT, POD, ELSEWHERE, OTHER_ACCOUNT, BARE, thing("v1", "Node", "n1", uid="u-n1")]
-    with World([grant("edit", "jane", namespace="a"), *there]) as world:
+    with ClusterState([grant("edit", "jane", namespace="a"), *there]) as world:
         clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
         accounts = ServiceAccountTokens.open(tmp_path, world.cache, clock=clock)
         authenticator = Authenticator(
             StaticTokens({"s3cret": RequestUser("jane", ("team:a",), "u1")}), accounts, clock=clock
         )
         reviews = AccessReviews(UnionAuthorizer(world.cache), authenticator, accounts)
-        yield Desk(world, reviews, TokenRequestIssuer(world.cache, accounts))
+        yield ReviewSetup(world, reviews, TokenRequestIssuer(world.cache, accounts))
 
 
 def review(kind: str, **spec: Any) -> dict[str, Any]:
@@ -54,9 +54,9 @@ def attributes(verb: str, resource: str, namespace: str = "a", **more: str) -> d
     return {"verb": verb, "resource": resource, "namespace": namespace, **more}
 
 
-def test_may_i(desk):
+def test_may_i(setup):
     ask = review("SelfSubjectAccessReview", resourceAttributes=attributes("create", "pods"))
-    answer = desk.reviews.review_self_subject_access(JANE, ask)
+    answer = setup.reviews.review_self_subject_access(JANE, ask)
     assert answer["status"] == {
         "allowed": True,
         "reason": 'RBAC: allowed by RoleBinding "a/edit-jane" of ClusterRole "edit" to User "jane"',
@@ -64,16 +64,16 @@ def test_may_i(desk):
     assert {name: value for name, value in answer.items() if name != "status"} == ask
 
 
-def test_i_may_not_and_why(desk):
+def test_i_may_not_and_why(setup):
     ask = review("SelfSubjectAccessReview", resourceAttributes=attributes("create", "pods", "b"))
-    assert desk.reviews.review_self_subject_access(JANE, ask)["status"] == {
+    assert setup.reviews.review_self_subject_access(JANE, ask)["status"] == {
         "allowed": False,
         "reason": "RBAC: a rule that would allow it: "
         '{"apiGroups":[""],"resources":["pods"],"verbs":["create"]}',
     }
 
 
-def test_may_they(desk):
+def test_a_subject_access_review_answers_for_any_user(setup):
     on = attributes("get", "pods", name="p")
     for user, groups, allowed in (
         ("jane", [], True),
@@ -83,25 +83,25 @@ def test_may_they(desk):
         ("", ["system:masters"], True),
     ):
         ask = review("SubjectAccessReview", resourceAttributes=on, user=user, groups=groups)
-        assert desk.reviews.review_subject_access(ask)["status"]["allowed"] is allowed
+        assert setup.reviews.review_subject_access(ask)["status"]["allowed"] is allowed
 
 
-def test_may_they_ask_for_a_path(desk):
+def test_review_of_a_non_resource_path(setup):
     ask = review(
         "SubjectAccessReview",
         nonResourceAttributes={"path": "/metrics", "verb": "get"},
         user="dray:dashboard",
     )
-    assert desk.reviews.review_subject_access(ask)["status"]["allowed"] is True
+    assert setup.reviews.review_subject_access(ask)["status"]["allowed"] is True
 
 
-def test_may_they_in_this_namespace(desk):
+def test_a_local_review_is_restricted_to_its_namespace(setup):
     ask = review("LocalSubjectAccessReview", resourceAttributes=attributes("get", "pods"), user="jane")
-    assert desk.reviews.review_local_subject_access("a", ask)["status"]["allowed"] is True
+    assert setup.reviews.review_local_subject_access("a", ask)["status"]["allowed"] is True
     with pytest.raises(
         ApiStatusError, match=r"resourceAttributes\.namespace: Invalid value: must be the namespace"
     ):
-        desk.reviews.review_local_subject_access("b", ask)
+        setup.reviews.review_local_subject_access("b", ask)
 
 
 @pytest.mark.parametrize(
@@ -113,36 +113,36 @@ def test_may_they_in_this_namespace(desk):
         {"user": 3},
     ],
 )
-def test_a_question_without_sense_is_no_answer(desk, spec):
+def test_a_question_without_sense_is_no_answer(setup, spec):
     with pytest.raises(ApiStatusError) as failure:
-        desk.reviews.review_subject_access(review("SubjectAccessReview", **spec))
+        setup.reviews.review_subject_access(review("SubjectAccessReview", **spec))
     assert failure.value.code in (400, 422)
 
 
-def test_what_may_i_do(desk):
-    answer = desk.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="a"))
+def test_what_may_i_do(setup):
+    answer = setup.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="a"))
     status = answer["status"]
     assert status["incomplete"] is False
     assert any(
         "resourceclaims" in one["resources"] and "create" in one["verbs"] for one in status["resourceRules"]
     )
     assert any("/api/*" in one["nonResourceURLs"] for one in status["nonResourceRules"])
-    elsewhere = desk.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="b"))
+    elsewhere = setup.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="b"))
     assert not any("pods" in one["resources"] for one in elsewhere["status"]["resourceRules"])
 
 
-def test_what_a_node_may_do_is_no_list(desk):
-    answer = desk.reviews.review_self_subject_rules(
+def test_what_a_node_may_do_is_no_list(setup):
+    answer = setup.reviews.review_self_subject_rules(
         node("n1"), review("SelfSubjectRulesReview", namespace="a")
     )
     assert answer["status"]["incomplete"] is True
     with pytest.raises(ApiStatusError, match=r"set `spec\.namespace`"):
-        desk.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview"))
+        setup.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview"))
 
 
-def test_who_am_i(desk):
+def test_self_subject_review_names_the_caller(setup):
     user = RequestUser("jane", ("team:a",), "u1", {"scopes": ("view",)})
-    answer = desk.reviews.review_self_subject(user, review("SelfSubjectReview"))
+    answer = setup.reviews.review_self_subject(user, review("SelfSubjectReview"))
     assert answer["status"] == {
         "userInfo": {"username": "jane", "uid": "u1", "groups": ["team:a"], "extra": {"scopes": ["view"]}}
     }
@@ -155,37 +155,37 @@ def request(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": spec}
 
 
-def test_a_token_is_handed_out_and_recognised(desk):
-    answer = desk.requests.answer(JANE, "a", "robot", request(expirationSeconds=600))
+def test_a_token_is_issued_and_verified(setup):
+    answer = setup.requests.answer(JANE, "a", "robot", request(expirationSeconds=600))
     assert answer["spec"] == {"audiences": [ISSUER], "expirationSeconds": 600}
     assert answer["status"]["expirationTimestamp"] == "2026-03-01T00:10:00Z"
     token = answer["status"]["token"]
-    seen = desk.reviews.review_token(review("TokenReview", token=token))
+    seen = setup.reviews.review_token(review("TokenReview", token=token))
     assert seen["status"]["user"]["username"] == "system:serviceaccount:a:robot"
     assert seen["status"]["audiences"] == [ISSUER]
     assert token not in str(seen)
 
 
-def test_a_token_for_others_is_good_for_those_only(desk):
+def test_a_token_for_other_audiences_is_valid_for_those_only(setup):
     spec = {"audiences": ["vault", "other"]}
-    token = desk.requests.answer(JANE, "a", "robot", request(**spec))["status"]["token"]
+    token = setup.requests.answer(JANE, "a", "robot", request(**spec))["status"]["token"]
     for audiences, good in ((["vault"], ["vault"]), (["elsewhere"], None), ([], None)):
-        status = desk.reviews.review_token(review("TokenReview", token=token, audiences=audiences))["status"]
+        status = setup.reviews.review_token(review("TokenReview", token=token, audiences=audiences))["status"]
         assert status.get("audiences") == good
         assert status["authenticated"] is (good is not None)
 
 
-def test_a_token_of_the_file_is_recognised_for_this_server_alone(desk):
-    assert desk.reviews.review_token(review("TokenReview", token="s3cret"))["status"] == {
+def test_a_token_of_the_file_is_recognised_for_this_server_alone(setup):
+    assert setup.reviews.review_token(review("TokenReview", token="s3cret"))["status"] == {
         "authenticated": True,
         "user": {"username": "jane", "uid": "u1", "groups": ["team:a", "system:authenticated"]},
     }
     for token, audiences in (("s3cret", ["vault"]), ("wrong", [])):
-        answer = desk.reviews.review_token(review("TokenReview", token=token, audiences=audiences))
+        answer = setup.reviews.review_token(review("TokenReview", token=token, audiences=audiences))
         assert answer["status"]["authenticated"] is False
         assert token not in str(answer)
     with pytest.raises(ApiStatusError, match="token is required"):
-        desk.reviews.review_token(review("TokenReview"))
+        setup.reviews.review_token(review("TokenReview"))
 
 
 def bound_to(document: dict[str, Any], **more: str) -> dict[str, Any]:
@@ -205,15 +205,15 @@ def bound_to(document: dict[str, Any], **more: str) -> dict[str, Any]:
         (bound_to(BARE), 400),
     ],
 )
-def test_a_request_without_sense_gets_no_token(desk, document, code):
+def test_a_request_without_sense_gets_no_token(setup, document, code):
     with pytest.raises(ApiStatusError) as failure:
-        desk.requests.answer(JANE, "a", "robot", document)
+        setup.requests.answer(JANE, "a", "robot", document)
     assert failure.value.code == code
 
 
-def test_there_is_no_token_for_an_account_that_is_not_there(desk):
+def test_there_is_no_token_for_an_account_that_is_not_there(setup):
     with pytest.raises(ApiStatusError) as failure:
-        desk.requests.answer(JANE, "a", "gone", request())
+        setup.requests.answer(JANE, "a", "gone", request())
     assert failure.value.code == 404
 
 
@@ -229,10 +229,10 @@ def test_there_is_no_token_for_an_account_that_is_not_there(desk):
         (request(), False),
     ],
 )
-def test_a_node_gets_tokens_for_pods_on_it_and_bound_to_them(desk, document, yes):
+def test_a_node_gets_tokens_for_pods_on_it_and_bound_to_them(setup, document, yes):
     if yes:
-        assert desk.requests.answer(node("n1"), "a", "robot", document)["status"]["token"]
+        assert setup.requests.answer(node("n1"), "a", "robot", document)["status"]["token"]
         return
     with pytest.raises(ApiStatusError, match=r'node "n1" can only request tokens') as failure:
-        desk.requests.answer(node("n1"), "a", "robot", document)
+        setup.requests.answer(node("n1"), "a", "robot", document)
     assert failure.value.code == 403

@@ -15,12 +15,13 @@ from dray.server.http.requests import RequestUser
 from dray.store import KeyUnchanged
 from tests.unit.server.auth.cluster_state import (
     DEVICES,
-    Court,
-    World,
+    AccessChecks,
+    ClusterState,
     account,
     allocated,
     change_of,
     claim,
+    device_status,
     grant,
     person,
     pod,
@@ -28,7 +29,6 @@ from tests.unit.server.auth.cluster_state import (
     rule,
     slice_of,
     thing,
-    told,
 )
 
 A, B = "a.example.com", "b.example.com"
@@ -69,9 +69,9 @@ THERE = (
 
 
 @pytest.fixture(scope="module")
-def court() -> Iterator[Court]:
-    with World(THERE) as world:
-        yield Court(world)
+def checks() -> Iterator[AccessChecks]:
+    with ClusterState(THERE) as world:
+        yield AccessChecks(world)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def court() -> Iterator[Court]:
         (person("x", "dray:on-node:n1", "dray:on-node:n2"), DriverBinding(None, None)),
     ],
 )
-def test_whom_an_identity_is_bound_to(court, user, spokesman):
-    assert DriverAuthorizer(court.world.cache, court.access).find_driver_binding(user) == spokesman
+def test_whom_an_identity_is_bound_to(checks, user, spokesman):
+    assert DriverAuthorizer(checks.world.cache, checks.access).find_driver_binding(user) == spokesman
 
 
 # --- slices ---
@@ -108,10 +108,10 @@ def test_whom_an_identity_is_bound_to(court, user, spokesman):
         (ROOT, True, True, True, True),
     ],
 )
-def test_who_publishes_slices_of_which_driver_on_which_node(court, user, a_n1, a_n2, a_all, b_n1):
+def test_only_a_driver_on_its_node_writes_its_slices(checks, user, a_n1, a_n2, a_all, b_n1):
     slices = [slice_of(A, "n1"), slice_of(A, "n2"), slice_of(A, None), slice_of(B, "n1")]
-    made = [court.refuses(user, None, one) is None for one in slices]
-    changed = [court.refuses(user, one, labelled(one)) is None for one in slices]
+    made = [checks.refuses(user, None, one) is None for one in slices]
+    changed = [checks.refuses(user, one, labelled(one)) is None for one in slices]
     assert made == changed == [a_n1, a_n2, a_all, b_n1]
 
 
@@ -132,44 +132,44 @@ def labelled(document: dict[str, Any]) -> dict[str, Any]:
         (slice_of(B, "n1"), None),
     ],
 )
-def test_a_slice_can_neither_be_taken_nor_given_away(court, old, new):
-    assert court.refuses(A_ON_N1, old, new) is not None
+def test_a_slice_can_neither_be_taken_nor_given_away(checks, old, new):
+    assert checks.refuses(A_ON_N1, old, new) is not None
 
 
-def test_a_driver_removes_its_own_slices_and_whoever_tidies_up_those_of_all(court):
-    assert court.refuses(A_ON_N1, slice_of(A, "n1"), None) is None
-    assert court.refuses(UNNAMED, slice_of(B, "n2"), None) is None
+def test_drivers_and_unbound_users_may_delete_slices(checks):
+    assert checks.refuses(A_ON_N1, slice_of(A, "n1"), None) is None
+    assert checks.refuses(UNNAMED, slice_of(B, "n2"), None) is None
 
 
-def test_a_refusal_says_what_would_help(court):
-    assert court.refuses(UNNAMED, None, slice_of(A, "n1")).message == (
+def test_a_refusal_says_what_would_help(checks):
+    assert checks.refuses(UNNAMED, None, slice_of(A, "n1")).message == (
         'resourceslices.resource.k8s.io "s1" is forbidden: User "system:serviceaccount:drivers:unnamed" may '
         'not act for driver "a.example.com"; annotate its service account with '
         '`dray.dev/driver: a.example.com`, or grant it "arbitrary-node:update" on "resourceclaims/driver"'
     )
     assert 'may act for driver "a.example.com" and not for "b.example.com"' in (
-        court.refuses(A_ON_N1, None, slice_of(B, "n1")).message
+        checks.refuses(A_ON_N1, None, slice_of(B, "n1")).message
     )
 
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
-def test_not_everybody_says_for_whom_an_account_speaks(court, field):
+def test_binding_an_account_to_a_driver_requires_the_right_to_bind(checks, field):
     plain = thing("v1", "ServiceAccount", "x", "team-a")
     bound = thing("v1", "ServiceAccount", "x", "team-a", **{field: {"dray.dev/driver": A}})
     for old, new in ((None, bound), (plain, bound), (bound, plain)):
-        failure = court.refuses(person("ed"), old, new)
+        failure = checks.refuses(person("ed"), old, new)
         assert failure is not None
         assert 'needs the verb "bind" on "drivers" in API group "dray.dev"' in failure.message
-        assert court.refuses(ROOT, old, new) is None
-    assert court.refuses(person("ed"), None, plain) is None
-    assert court.refuses(person("ed"), bound, labelled(bound) if field == "annotations" else bound) is None
+        assert checks.refuses(ROOT, old, new) is None
+    assert checks.refuses(person("ed"), None, plain) is None
+    assert checks.refuses(person("ed"), bound, labelled(bound) if field == "annotations" else bound) is None
 
 
 # --- the status of a claim ---
 
 
 def status(**more: Any) -> dict[str, Any]:
-    return allocated(A, B, devices=[told(A), told(B)], **more)
+    return allocated(A, B, devices=[device_status(A), device_status(B)], **more)
 
 
 def claim_with(**fields: Any) -> dict[str, Any]:
@@ -177,9 +177,9 @@ def claim_with(**fields: Any) -> dict[str, Any]:
 
 
 ON_N1, ON_N2, ANYWHERE = status(), status(node_name="n2"), status(node_name=None)
-A_CHANGED = {"devices": [told(A, "False"), told(B)]}
-B_CHANGED = {"devices": [told(A), told(B, "False")]}
-A_GONE = {"devices": [told(B)]}
+A_CHANGED = {"devices": [device_status(A, "False"), device_status(B)]}
+B_CHANGED = {"devices": [device_status(A), device_status(B, "False")]}
+A_GONE = {"devices": [device_status(B)]}
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ A_GONE = {"devices": [told(B)]}
     ],
 )
 @pytest.mark.parametrize("verb", ["update", "patch"])
-def test_who_tells_how_devices_are(court, user, old, changed, yes, verb):
+def test_only_drivers_of_the_claim_write_device_status(checks, user, old, changed, yes, verb):
     before, after = claim_with(**old), claim_with(**old | changed)
-    assert (court.refuses(user, before, after, "status", verb) is None) is yes
+    assert (checks.refuses(user, before, after, "status", verb) is None) is yes
 
 
 @pytest.mark.parametrize(
@@ -233,10 +233,10 @@ def test_who_tells_how_devices_are(court, user, old, changed, yes, verb):
     ids=["allocate", "free", "reserve", "let go", "move and tell"],
 )
 @pytest.mark.parametrize("verb", ["update", "patch"])
-def test_drivers_and_users_write_neither_allocation_nor_reservations(court, old, new, verb):
+def test_drivers_and_users_write_neither_allocation_nor_reservations(checks, old, new, verb):
     before, after = claim_with(**old), claim_with(**new)
     for user in (A_ON_N1, CENTRAL, BY_ROLE, person("ed")):
-        failure = court.refuses(user, before, after, "status", verb)
+        failure = checks.refuses(user, before, after, "status", verb)
         assert failure is not None
         assert failure.message.startswith(
             f'resourceclaims.resource.k8s.io "c" is forbidden: User "{user.name}" cannot {verb} resource '
@@ -245,27 +245,27 @@ def test_drivers_and_users_write_neither_allocation_nor_reservations(court, old,
 
 
 @pytest.mark.parametrize("name", ["dray:scheduler", "dray:controller", "system:kube-scheduler"])
-def test_schedulers_and_controllers_allocate_and_free(court, name):
-    assert court.refuses(person(name), claim_with(), claim_with(**allocated(A)), "status") is None
-    assert court.refuses(person(name), claim_with(**ON_N1), claim_with(), "status") is None
+def test_schedulers_and_controllers_allocate_and_free(checks, name):
+    assert checks.refuses(person(name), claim_with(), claim_with(**allocated(A)), "status") is None
+    assert checks.refuses(person(name), claim_with(**ON_N1), claim_with(), "status") is None
     assert (
-        court.refuses(person(name), claim_with(**ON_N1), claim_with(**ON_N1 | A_CHANGED), "status")
+        checks.refuses(person(name), claim_with(**ON_N1), claim_with(**ON_N1 | A_CHANGED), "status")
         is not None
     )
 
 
-def test_what_goes_with_its_allocation_needs_no_word_of_the_driver():
+def test_device_status_that_vanishes_with_its_allocation_needs_no_driver():
     def changed(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
         change = change_of(ROOT, claim_with(**old), claim_with(**new), "status")
         return find_changed_drivers(change.view, change.old_view)
 
     assert changed({}, ON_N1) == []
     assert changed(ON_N1 | A_GONE, ON_N1) == [A]
-    assert changed(allocated(B, devices=[told(B)]), ON_N1) == []
+    assert changed(allocated(B, devices=[device_status(B)]), ON_N1) == []
     assert changed(ON_N1, allocated(A, B)) == [A, B]
 
 
-def test_a_classic_driver_writes_only_claims_of_its_own(court):
+def test_a_classic_driver_writes_only_claims_of_its_own(checks):
     def classic(driver: str, **more: Any) -> dict[str, Any]:
         return thing(
             "cdi.k8s.io/v1alpha1",
@@ -278,27 +278,29 @@ def test_a_classic_driver_writes_only_claims_of_its_own(court):
 
     done = {"phase": "Allocated"}
     pods = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]
-    assert court.refuses(A_ON_N1, classic(A), classic(A, **done), "status") is None
-    assert court.refuses(A_ON_N1, classic(B), classic(B, **done), "status") is not None
-    assert court.refuses(A_ON_N1, classic(A), classic(B), "status") is not None
-    assert court.refuses(A_ON_N1, classic(A), classic(A, reservedFor=pods), "status") is not None
-    assert court.refuses(person("dray:scheduler"), classic(A), classic(A, reservedFor=pods), "status") is None
+    assert checks.refuses(A_ON_N1, classic(A), classic(A, **done), "status") is None
+    assert checks.refuses(A_ON_N1, classic(B), classic(B, **done), "status") is not None
+    assert checks.refuses(A_ON_N1, classic(A), classic(B), "status") is not None
+    assert checks.refuses(A_ON_N1, classic(A), classic(A, reservedFor=pods), "status") is not None
+    assert (
+        checks.refuses(person("dray:scheduler"), classic(A), classic(A, reservedFor=pods), "status") is None
+    )
 
 
 # --- users ---
 
 
 @pytest.mark.req("K3063-030")
-def test_users_write_claims_and_never_their_status(court):
+def test_users_write_claims_and_never_their_status(checks):
     ed = person("ed")
     for verb in ("create", "update", "patch", "delete"):
-        assert court.access.allows(ed, AccessAttributes(verb, DEVICES, "resourceclaims", "", "team-a", "c"))
+        assert checks.access.allows(ed, AccessAttributes(verb, DEVICES, "resourceclaims", "", "team-a", "c"))
     for verb in ("update", "patch"):
-        assert not court.access.allows(
+        assert not checks.access.allows(
             ed, AccessAttributes(verb, DEVICES, "resourceclaims", "status", "team-a", "c")
         )
     # even when a claim comes with a status of its own
-    assert court.refuses(ed, None, claim_with(**allocated(A))) is not None
+    assert checks.refuses(ed, None, claim_with(**allocated(A))) is not None
 
 
 def finalized(*finalizers: str, gone: bool = False) -> dict[str, Any]:
@@ -316,19 +318,19 @@ def finalized(*finalizers: str, gone: bool = False) -> dict[str, Any]:
         (finalized(PROTECTION, gone=True), None),
     ],
 )
-def test_finalizers_of_the_system_are_written_by_the_system(court, old, new):
-    failure = court.refuses(person("ed"), old, new)
+def test_finalizers_of_the_system_are_written_by_the_system(checks, old, new):
+    failure = checks.refuses(person("ed"), old, new)
     assert failure is not None
     assert f"cannot add or remove the finalizer `{PROTECTION}`" in failure.message
     for name in ("dray:scheduler", "dray:controller", "system:kube-controller-manager", "root"):
-        assert court.refuses(person(name), old, new) is None
+        assert checks.refuses(person(name), old, new) is None
 
 
-def test_other_finalizers_and_protected_claims_are_the_users_own(court):
+def test_other_finalizers_and_protected_claims_are_the_users_own(checks):
     ed = person("ed")
-    assert court.refuses(ed, finalized(), finalized("example.com/own")) is None
-    assert court.refuses(ed, finalized(PROTECTION), labelled(finalized(PROTECTION))) is None
-    assert court.refuses(ed, finalized(), None) is None
+    assert checks.refuses(ed, finalized(), finalized("example.com/own")) is None
+    assert checks.refuses(ed, finalized(PROTECTION), labelled(finalized(PROTECTION))) is None
+    assert checks.refuses(ed, finalized(), None) is None
 
 
 # --- admin access ---
@@ -370,29 +372,29 @@ def admin_result(namespace: str) -> dict[str, Any]:
     ],
     ids=["claim", "template", "status"],
 )
-def test_admin_access_is_for_labelled_namespaces_even_for_administrators(court, make, old, user, path):
+def test_admin_access_is_for_labelled_namespaces_even_for_administrators(checks, make, old, user, path):
     who = person(user)
     before = {where: old(where) if old else None for where in ("team-a", "lab", "nowhere")}
     for where in ("team-a", "nowhere"):
-        failure = court.refuses(who, before[where], make(where))
+        failure = checks.refuses(who, before[where], make(where))
         assert failure is not None
         assert (failure.code, failure.reason) == (422, "Invalid")
         assert failure.message.endswith(f"is invalid: {path}: Forbidden: {LABEL}")
-    extras = [extra for extra in court.judge(who, before["lab"], make("lab")) if extra.compares]
+    extras = [extra for extra in checks.judge(who, before["lab"], make("lab")) if extra.compares]
     (compare,) = extras[0].compares
     assert isinstance(compare, KeyUnchanged)
     assert compare.key == b"/registry/core/namespaces/lab"
 
 
-def test_admin_access_is_asked_for_once(court):
+def test_only_new_admin_access_is_checked(checks):
     old = claim("c", "team-a", exactly=ADMIN)
-    assert court.refuses(ROOT, old, labelled(old)) is None
-    assert court.refuses(ROOT, admin_result("team-a"), labelled(admin_result("team-a"))) is None
+    assert checks.refuses(ROOT, old, labelled(old)) is None
+    assert checks.refuses(ROOT, admin_result("team-a"), labelled(admin_result("team-a"))) is None
     refused = claim("c", "team-a", exactly={"adminAccess": False})
-    assert court.refuses(ROOT, None, refused) is None
+    assert checks.refuses(ROOT, None, refused) is None
 
 
-def test_masters_speak_for_every_driver(court):
+def test_masters_may_act_for_every_driver(checks):
     master = RequestUser("anybody", ("system:masters",))
-    assert court.refuses(master, None, slice_of(A, "n1")) is None
-    assert court.refuses(master, claim_with(**ON_N1), claim_with(**ON_N1 | A_CHANGED), "status") is None
+    assert checks.refuses(master, None, slice_of(A, "n1")) is None
+    assert checks.refuses(master, claim_with(**ON_N1), claim_with(**ON_N1 | A_CHANGED), "status") is None

@@ -1,4 +1,4 @@
-"""Nobody gives away rights they do not have, and nobody becomes somebody without leave."""
+"""Nobody grants rights they do not have, and impersonation requires a right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from dray.server.auth.authz.impersonation import impersonate
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import RequestUser
-from tests.unit.server.auth.cluster_state import Court, World, grant, person, role, rule, thing
+from tests.unit.server.auth.cluster_state import AccessChecks, ClusterState, grant, person, role, rule, thing
 
 BOSS, ADA, ED, STRANGER = person("boss"), person("ada"), person("ed"), person("stranger")
 RBAC = "rbac.authorization.k8s.io"
@@ -24,15 +24,15 @@ BINDER = role("binder", rule("bind", "clusterroles", RBAC, "view"), rule("escala
 
 
 @pytest.fixture(scope="module")
-def court() -> Iterator[Court]:
+def checks() -> Iterator[AccessChecks]:
     grants = [
         grant("cluster-admin", "boss"),
         grant("admin", "ada", namespace="a"),
         grant("giver", "ed"),
         grant("binder", "ed"),
     ]
-    with World([GIVER, BINDER, *grants]) as world:
-        yield Court(world)
+    with ClusterState([GIVER, BINDER, *grants]) as world:
+        yield AccessChecks(world)
 
 
 def local(*rules: dict[str, Any], name: str = "r", namespace: str = "a") -> dict[str, Any]:
@@ -69,8 +69,8 @@ AGGREGATED = role("r", aggregationRule={"clusterRoleSelectors": [{"matchLabels":
         (RequestUser("m", ("system:masters",)), None, AGGREGATED, True),
     ],
 )
-def test_who_writes_a_role_has_the_rights_in_it(court, user, old, new, yes):
-    failure = court.refuses(user, old, new)
+def test_writing_a_role_requires_the_rights_in_it(checks, user, old, new, yes):
+    failure = checks.refuses(user, old, new)
     assert (failure is None) is yes
     if failure is not None:
         assert failure.code == 403
@@ -92,19 +92,19 @@ def test_who_writes_a_role_has_the_rights_in_it(court, user, old, new, yes):
         (STRANGER, grant("system:discovery", "joe"), True),
     ],
 )
-def test_who_writes_a_binding_has_the_rights_it_gives(court, user, binding, yes):
-    assert (court.refuses(user, None, binding) is None) is yes
+def test_writing_a_binding_requires_the_rights_of_its_role(checks, user, binding, yes):
+    assert (checks.refuses(user, None, binding) is None) is yes
 
 
-def test_a_binding_keeps_its_role_and_can_lose_subjects_only_with_the_same_rights(court):
+def test_a_binding_keeps_its_role_and_can_lose_subjects_only_with_the_same_rights(checks):
     old = grant("edit", "joe", namespace="a")
-    failure = court.refuses(BOSS, old, old | {"roleRef": {**old["roleRef"], "name": "view"}})
+    failure = checks.refuses(BOSS, old, old | {"roleRef": {**old["roleRef"], "name": "view"}})
     assert failure is not None
     assert failure.code == 422
     assert "cannot change roleRef" in failure.message
-    assert court.refuses(STRANGER, old, old | {"subjects": []}) is not None
-    assert court.refuses(STRANGER, old, old) is None
-    assert court.refuses(STRANGER, old, None) is None
+    assert checks.refuses(STRANGER, old, old | {"subjects": []}) is not None
+    assert checks.refuses(STRANGER, old, old) is None
+    assert checks.refuses(STRANGER, old, None) is None
 
 
 @pytest.mark.parametrize(
@@ -126,31 +126,31 @@ def test_a_binding_keeps_its_role_and_can_lose_subjects_only_with_the_same_right
         ),
     ],
 )
-def test_roles_that_could_not_be_read_later_are_refused_now(court, document, words):
-    failure = court.refuses(BOSS, None, document)
+def test_roles_that_could_not_be_read_later_are_refused_now(checks, document, words):
+    failure = checks.refuses(BOSS, None, document)
     assert failure is not None
     assert failure.code == 422
     assert words in failure.message
 
 
-def test_who_makes_an_object_by_a_patch_needs_the_right_to_create_it():
+def test_creating_by_a_patch_requires_the_right_to_create():
     patcher = role("patcher", rule("patch update", "configmaps"))
     made = thing("v1", "ConfigMap", "c", "a")
-    with World([patcher, grant("patcher", "joe"), grant("edit", "ed", namespace="a")]) as world:
-        court = Court(world)
+    with ClusterState([patcher, grant("patcher", "joe"), grant("edit", "ed", namespace="a")]) as world:
+        checks = AccessChecks(world)
         for verb in ("patch", "update"):
-            failure = court.refuses(person("joe"), None, made, verb=verb)
+            failure = checks.refuses(person("joe"), None, made, verb=verb)
             assert failure is not None
             assert 'User "joe" cannot create resource "configmaps"' in failure.message
-            assert court.refuses(person("joe"), made, made | {"data": {}}, verb=verb) is None
-            assert court.refuses(ED, None, made, verb=verb) is None
+            assert checks.refuses(person("joe"), made, made | {"data": {}}, verb=verb) is None
+            assert checks.refuses(ED, None, made, verb=verb) is None
 
 
 # --- as somebody else ---
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Court]:
+def stage() -> Iterator[AccessChecks]:
     actor = role(
         "actor",
         rule("impersonate", "users", "", "jane"),
@@ -158,11 +158,11 @@ def stage() -> Iterator[Court]:
         rule("impersonate", "uids", "authentication.k8s.io", "u1"),
         rule("impersonate", "userextras/scopes", "authentication.k8s.io", "view"),
     )
-    with World([actor, grant("actor", "actor"), grant("edit", "ed", namespace="a")]) as world:
-        yield Court(world)
+    with ClusterState([actor, grant("actor", "actor"), grant("edit", "ed", namespace="a")]) as world:
+        yield AccessChecks(world)
 
 
-def test_who_may_becomes_somebody_else(stage):
+def test_allowed_users_impersonate_others(stage):
     headers = {
         "impersonate-user": "jane",
         "impersonate-group": "team:a",
@@ -173,7 +173,7 @@ def test_who_may_becomes_somebody_else(stage):
     assert user == RequestUser("jane", ("team:a", "system:authenticated"), "u1", {"scopes": ("view",)})
 
 
-def test_without_the_headers_everybody_stays_who_they_are(stage):
+def test_without_the_headers_nobody_is_impersonated(stage):
     assert impersonate(STRANGER, {"accept": "x"}, stage.access) is STRANGER
 
 
@@ -198,7 +198,7 @@ def test_without_the_headers_everybody_stays_who_they_are(stage):
         ({"impersonate-extra-scopes": "view"}, 400),
     ],
 )
-def test_nobody_becomes_more_than_they_may(stage, headers, code):
+def test_impersonation_is_refused_without_the_right_to_each_part(stage, headers, code):
     with pytest.raises(ApiStatusError) as failure:
         impersonate(person("actor"), headers, stage.access)
     assert failure.value.code == code
@@ -211,7 +211,7 @@ def test_an_editor_acts_as_the_accounts_of_the_namespace(stage):
         impersonate(ED, {"impersonate-user": "system:serviceaccount:b:robot"}, stage.access)
 
 
-def test_masters_may_ask_as_nobody(stage):
+def test_masters_may_impersonate_the_anonymous_user(stage):
     root = RequestUser("root", ("system:masters",))
     nobody = impersonate(root, {"impersonate-user": "system:anonymous"}, stage.access)
     assert nobody == RequestUser("system:anonymous", ("system:unauthenticated",))

@@ -1,4 +1,4 @@
-"""Bodies that `kubectl` sent, and the documents they stand for."""
+"""Bodies that `kubectl` sent, and their documents."""
 
 from __future__ import annotations
 

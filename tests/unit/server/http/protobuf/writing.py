@@ -1,10 +1,10 @@
-"""A small writer of protobuf, so that tests can say what bytes they mean."""
+"""A minimal protobuf encoder, so that tests can build arbitrary bytes."""
 
 from __future__ import annotations
 
 
 def number(value: int) -> bytes:
-    """A number of seven bits a byte."""
+    """Encode a varint."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while value >= 0x80:
@@ -14,7 +14,7 @@ def number(value: int) -> bytes:
 
 
 def put(field: int, value: int | str | bytes) -> bytes:
-    """One field: a number as such, anything else by its length."""
+    """Encode one field: an integer as a varint, anything else with its length."""
     if isinstance(value, int):
         return number(field << 3) + number(value)
     data = value.encode() if isinstance(value, str) else value
@@ -26,5 +26,5 @@ def message(*fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 def body(api_version: str, kind: str, raw: bytes, *more: tuple[int, int | str | bytes]) -> bytes:
-    """A request body: the message in its envelope behind the magic."""
+    """Build a request body: the message in its envelope after the magic prefix."""
     return b"k8s\x00" + message((1, message((1, api_version), (2, kind))), (2, raw), *more)

@@ -1,4 +1,4 @@
-"""Server-side apply: what is owned, shared, taken, and given up."""
+"""Server-side apply: which fields are owned, shared, taken over and given up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pod(*containers, **spec):
 
 
 def applying(live, configuration, manager="me", kind=CONFIG, **options):
-    """Apply, check that nothing changed under our hands, and store the outcome."""
+    """Apply, check that the inputs did not change, and store the result."""
     before = copy.deepcopy((live, configuration))
     options = {"force": False, "now": NOON, **options}
     outcome = apply_configuration(kind, live, configuration, manager=manager, **options)
@@ -52,7 +52,7 @@ def bare(document):
 
 
 def owners(document):
-    """Who owns what, by operation and name."""
+    """Return the owners of fields, by operation and name."""
     return {
         f"{one['operation']} {one['manager']}": one["fieldsV1"]
         for one in document["metadata"]["managedFields"]
@@ -109,7 +109,7 @@ def test_another_value_is_a_conflict_with_its_owner():
     ]
 
 
-def test_several_conflicts_are_told_by_owner():
+def test_several_conflicts_are_grouped_by_owner():
     live = applying(None, config({"a": "1", "b": "1"}), "you")
     live = updating(live, {**bare(live), "data": {"a": "1", "b": "1", "c": "1"}}, "she")
     with pytest.raises(ApplyConflictError) as lost:
@@ -152,7 +152,7 @@ def test_what_is_no_longer_named_is_removed():
     assert owners(live) == {"Apply me": owned("a")}
 
 
-def test_what_somebody_else_owns_stays():
+def test_fields_of_other_owners_stay():
     live = applying(None, config({"a": "1", "b": "2"}), "me")
     live = applying(live, config({"b": "2"}), "you")
     live = applying(live, config({"a": "1"}), "me")
@@ -160,7 +160,7 @@ def test_what_somebody_else_owns_stays():
     assert owners(live) == {"Apply me": owned("a"), "Apply you": owned("b")}
 
 
-def test_what_nobody_named_stays():
+def test_fields_without_an_owner_stay():
     live = applying(None, pod({"name": "a", "image": "x"}), kind=POD)
     defaulted = copy.deepcopy(live)
     defaulted["spec"]["dnsPolicy"] = "ClusterFirst"
@@ -169,14 +169,14 @@ def test_what_nobody_named_stays():
     assert bare(live) == pod({"name": "a", "imagePullPolicy": "Always"}, dnsPolicy="ClusterFirst")
 
 
-def test_an_item_goes_with_everything_in_it():
+def test_an_item_is_removed_with_everything_in_it():
     live = applying(None, pod({"name": "a", "image": "x"}, {"name": "b", "image": "y"}), kind=POD)
     live["spec"]["containers"][1]["imagePullPolicy"] = "Always"
     live = applying(live, pod({"name": "a", "image": "x"}), kind=POD)
     assert bare(live) == pod({"name": "a", "image": "x"})
 
 
-def test_an_item_that_somebody_else_owns_too_stays():
+def test_an_item_with_another_owner_stays():
     live = applying(None, pod({"name": "a", "image": "x"}), "me", POD)
     live = applying(live, pod({"name": "a", "tty": True}, {"name": "b"}), "you", POD)
     live = applying(live, pod({"name": "b"}), "me", POD)
@@ -219,7 +219,7 @@ def test_applying_the_same_again_changes_nothing():
     assert applying(live, config({"a": "1"}), now=LATER) == live
 
 
-def test_a_change_by_an_apply_says_when():
+def test_an_apply_that_changes_something_renews_the_time():
     live = applying(None, config({"a": "1"}))
     live = applying(live, config({"a": "2"}), now=LATER)
     assert [one["time"] for one in live["metadata"]["managedFields"]] == [LATER]
@@ -232,7 +232,7 @@ def test_applying_nothing_gives_everything_up():
     assert live["metadata"]["managedFields"] == []
 
 
-def test_null_says_nothing():
+def test_null_in_a_configuration_is_ignored():
     live = updating(None, config({"a": "1"}), "you")
     live = applying(live, config({"a": None, "b": "2"}, creationTimestamp=None))
     assert bare(live) == config({"a": "1", "b": "2"})
@@ -282,7 +282,7 @@ def test_kubectl_may_go_on_where_it_applied_from_the_client():
     assert '"a":"2"' in live["metadata"]["annotations"][CSA]
 
 
-def test_kubectl_may_not_take_what_somebody_changed_since():
+def test_kubectl_conflicts_with_later_changes_by_others():
     live = client_side({"a": "1"}, "1")
     live = updating(live, {**bare(live), "data": {"a": "5"}}, "you")
     with pytest.raises(ApplyConflictError):

@@ -1,4 +1,4 @@
-"""Who owns which field after creates, updates and patches."""
+"""Field ownership after creates, updates and patches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def after(old, new, manager="me", now=LATER, kind=CONFIG, subresource=""):
     return result
 
 
-def test_whoever_creates_owns_everything_but_what_is_the_servers():
+def test_the_creator_owns_everything_but_fields_of_the_server():
     new = config(
         {"a": "1"},
         namespace="n",
@@ -106,7 +106,7 @@ def test_an_object_without_anything_of_its_own_has_no_entries():
     assert after(None, {"metadata": {"name": "x"}, "spec": {}, "status": {}}, kind=CLAIM) == []
 
 
-def test_a_changed_field_changes_hands():
+def test_a_changed_field_changes_its_owner():
     old = stored({"a": "1", "b": "2"}, entry("you", owned("a", "b")))
     assert after(old, config({"a": "9", "b": "2", "c": "3"})) == [
         entry("you", owned("b")),
@@ -114,7 +114,7 @@ def test_a_changed_field_changes_hands():
     ]
 
 
-def test_whoever_has_nothing_left_has_no_entry():
+def test_a_manager_without_fields_has_no_entry():
     old = stored({"a": "1"}, entry("you", owned("a")))
     assert after(old, config({"a": "2"})) == [entry("me", owned("a"), time=LATER)]
 
@@ -154,7 +154,7 @@ def test_an_update_in_another_version_is_another_entry():
     ]
 
 
-def test_entries_stand_in_the_order_of_operation_time_and_name():
+def test_entries_are_ordered_by_operation_time_and_name():
     old = stored(
         {"a": "1"},
         entry("z", owned("x"), operation="Apply", time=LATER),
@@ -199,7 +199,7 @@ def test_a_list_owned_as_one_is_owned_as_one():
     assert written["fieldsV1"] == {"f:spec": {"f:devices": {}, "f:pool": {"f:generation": {}}}}
 
 
-def test_one_item_of_a_list_changes_hands_alone():
+def test_one_item_of_a_list_changes_its_owner_alone():
     ready, live = {"type": "Ready", "status": "True"}, {"type": "Live", "status": "True"}
     old = {"metadata": {}, "status": {"conditions": [ready, live]}}
     new = {"metadata": {}, "status": {"conditions": [live, {**ready, "status": "False"}]}}
@@ -207,7 +207,7 @@ def test_one_item_of_a_list_changes_hands_alone():
     assert written["fieldsV1"] == {"f:status": {"f:conditions": {'k:{"type":"Ready"}': {"f:status": {}}}}}
 
 
-def test_items_that_cannot_be_told_apart_are_one():
+def test_items_without_distinct_keys_are_owned_as_one():
     old = {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "a"}]}}
     new = {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "a", "image": "x"}]}}
     (written,) = after(old, new, kind=POD)
@@ -232,7 +232,7 @@ def test_a_client_may_forget_all_entries(sent):
     ]
 
 
-def test_a_client_may_hand_fields_over():
+def test_a_client_may_transfer_fields():
     old = stored({"a": "1"}, entry("kubectl-client-side-apply", owned("a")))
     handed = [entry("kubectl", {"f:data": {"f:a": {".": {}}}}, operation="Apply")]
     assert after(old, config({"a": "1"}, managedFields=handed)) == [

@@ -1,4 +1,4 @@
-"""Sets of fields: reading, writing, and what they have in common."""
+"""Sets of fields: parsing, serialization, and set operations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_is_left_of_nothing_is_nothing():
     }
 
 
-def test_what_is_cut_goes_with_everything_below():
+def test_removed_subtrees_go_with_everything_below():
     tree: dict = {"f:a": {".": {}, "f:x": {}}, "f:b": {".": {}, "f:y": {}}, "f:c": {}}
     assert remove_subtrees(tree, {"f:a": {}}) == {"f:b": {".": {}, "f:y": {}}, "f:c": {}}
     assert remove_subtrees(tree, {"f:b": {"f:y": {}}, "f:c": {"f:z": {}}}) == {

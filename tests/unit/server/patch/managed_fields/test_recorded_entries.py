@@ -1,4 +1,4 @@
-"""The entries of recorded objects come out again when their history is written again."""
+"""Replaying the history of recorded objects gives their recorded entries."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_created_pods_are_owned_as_recorded(pytestconfig):
         assert made == [entry]
 
 
-def test_pods_change_hands_as_recorded(pytestconfig):
+def test_ownership_of_pods_changes_as_recorded(pytestconfig):
     """Each recorded change is written again by whoever is newly named, and gives the recorded entries."""
     replayed = set()
     for history in by_uid(recorded(pytestconfig, "watch_rv1.jsonl")):

@@ -1,4 +1,4 @@
-"""What lists and maps are, compared with what Kubernetes publishes."""
+"""Structures of lists and maps, compared with what Kubernetes publishes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def facts(kind, path):
         (CLAIM, "something.nobody.knows", ("atomic", (), "", ())),
     ],
 )
-def test_a_list_is_what_kubernetes_says(kind, path, expected):
+def test_lists_have_the_types_of_kubernetes(kind, path, expected):
     assert facts(kind, path) == expected
 
 
@@ -75,7 +75,7 @@ def resolved(schemas, schema):
 
 
 def differences(schemas, schema, structure: Structure, path):
-    """Where a structure is not what a schema says."""
+    """List where a structure differs from a schema."""
     target = resolved(schemas, schema)
     if target.get("type") == "array":
         said = {
@@ -111,6 +111,6 @@ def test_the_device_kinds_are_as_published(pytestconfig, name):
     assert list(differences(schemas, schema, structure, "")) == []
 
 
-def test_nothing_is_known_below_an_unknown_place():
+def test_fields_below_an_unknown_field_are_unknown():
     assert ANY.get_field("x") is ANY
     assert ANY.element is ANY
