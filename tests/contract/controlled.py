@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
@@ -14,6 +15,7 @@ from dray.client.client import Client, DeleteOptions
 from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
 from dray.controllers.runner import ControllerOptions, ControllerRunner
+from dray.controllers.workqueue import WorkQueue
 from tests.contract.documents import allocation, claim, template
 from tests.contract.servers import Reach, reaching
 
@@ -49,6 +51,9 @@ def by_name(name: str, entry: str = "gpu") -> Document:
     return {"name": entry, "resourceClaimName": name}
 
 
+MARKER_NAMESPACE = "kube-system"
+
+
 class World:
     """A server, an administrator, and controllers that can be started and stopped."""
 
@@ -56,6 +61,7 @@ class World:
         self.reach = reach
         self.client = reach.client()
         self.controllers: ControllerRunner | None = None
+        self._markers = count()
 
     @asynccontextmanager
     async def controlled(
@@ -63,6 +69,7 @@ class World:
     ) -> AsyncIterator[ControllerRunner]:
         """Controllers while the block lasts, from when they are ready; a fault in them fails the test."""
         controllers = ControllerRunner(client or self.reach.client(user=CONTROLLER), choices)
+        self.controllers = controllers
         task = asyncio.create_task(controllers.run())
         ready = asyncio.create_task(controllers.ready.wait())
         if waiting:
@@ -133,6 +140,41 @@ class World:
             assert now() < end, f"it stays as it is: {found}"
             await asyncio.sleep(0.01)
         return found
+
+    async def until_processed(self) -> None:
+        """Wait until a marker pod went through the claim controller, and nothing before it is in work.
+
+        The marker is in another namespace than the objects of tests.
+        """
+        name = f"marker-{next(self._markers)}"
+        documents = [template(name), pod(name, by_template(name=name))]
+        for document in documents:
+            document["metadata"]["namespace"] = MARKER_NAMESPACE
+        await self.make(*documents)
+
+        async def is_recorded() -> bool:
+            marker = await self.client.get(Pod, name, MARKER_NAMESPACE)
+            return bool(marker.status.resource_claim_statuses)
+
+        await self.until(is_recorded)
+        await self.until_idle()
+
+    async def until_idle(self) -> None:
+        """Wait until no controller has a key that waits or is in work."""
+
+        async def is_idle() -> bool:
+            assert self.controllers is not None
+            return all(cast(WorkQueue[Any], queue).is_idle for queue in self.controllers._queues)
+
+        await self.until(is_idle)
+
+    async def stays_when_processed(self, ask: Callable[[], Any]) -> Any:
+        """Check that an answer does not change until the claim controller has processed everything."""
+        before = await ask()
+        await self.until_processed()
+        after = await ask()
+        assert before == after
+        return after
 
     async def stays(self, ask: Callable[[], Any], seconds: float = 0.3) -> Any:
         """Let some time pass in which an answer should not change."""

@@ -26,8 +26,8 @@ from dray.scheduler.queue import QueueTiming
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import World
 from tests.contract.documents import device_class
+from tests.contract.intercepted_transport import InterceptedTransport
 from tests.contract.servers import reaching
-from tests.contract.unruly import Unruly
 
 SCHEDULER = "dray:scheduler"
 """Who the scheduler is: somebody with the rights of its role, and no others."""
@@ -40,7 +40,7 @@ DRIVER = "gpu.example.com"
 SOON_AGAIN = QueueTiming(initial_backoff=0.02, max_backoff=0.1)
 """Pods that failed are tried again without much ado."""
 
-ROOMY = {"cpu": "8", "memory": "16Gi", "pods": "300"}
+LARGE = {"cpu": "8", "memory": "16Gi", "pods": "300"}
 
 
 @pytest.fixture(params=("http", "inside"))
@@ -69,14 +69,14 @@ def choices(**more: Any) -> SchedulerOptions:
 
 
 def node(name: str, *, labels: dict[str, str] | None = None, **more: Any) -> Document:
-    """A node with room; `taints`, `unschedulable` as they are, `room` instead of plenty."""
-    room = more.pop("room", ROOMY)
+    """A node with capacity; `taints`, `unschedulable` as they are, `capacity` instead of plenty."""
+    capacity = more.pop("capacity", LARGE)
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels or {}},
         "spec": more,
-        "status": {"capacity": room, "allocatable": room},
+        "status": {"capacity": capacity, "allocatable": capacity},
     }
 
 
@@ -153,9 +153,9 @@ class Place(World):
             if fault is not None:
                 raise fault
 
-    def unruly(self, tempo: TimeSource | None = None) -> tuple[Client, Unruly]:
+    def intercept_client(self, tempo: TimeSource | None = None) -> tuple[Client, InterceptedTransport]:
         """A client for a scheduler over a way that tests meddle with, perhaps with a clock of its own."""
-        transport = Unruly(self.reach._transport(SCHEDULER))
+        transport = InterceptedTransport(self.reach._transport(SCHEDULER))
         client = Client(transport, ClientOptions(time_source=tempo or TimeSource()))
         self.reach._open.append(client)
         return client, transport

@@ -1,4 +1,4 @@
-"""A real server, and the ways to reach it: HTTP and TLS, ASGI in this process, straight to the door."""
+"""A real server, and the transports that reach it: HTTP with TLS, ASGI, and local."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ async def cluster(nodes: int = 3, *, schedulers: int = 1) -> AsyncIterator[tuple
 
 
 def roomy(name: str) -> dict[str, Any]:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-    return {**node(name), "status": {"allocatable": room, "capacity": room}}
+    capacity = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    return {**node(name), "status": {"allocatable": capacity, "capacity": capacity}}
 
 
 def inline(name: str, *entries: str) -> dict[str, Any]:

@@ -95,7 +95,7 @@ async def written(client, random, cutter) -> tuple[dict[str, str], Counter[str]]
     return there, changes
 
 
-async def test_nothing_is_missed_and_nothing_told_twice(tmp_path):
+async def test_no_event_is_missed_or_delivered_twice(tmp_path):
     async with reaching("http", tmp_path) as reach, cut_off(reach) as (client, cutter):
         informer = Informer(
             client, ResourceClaim, options=InformerOptions(initial_backoff=0.002, max_backoff=0.01)

@@ -56,7 +56,7 @@ async def test_people_can_read_what_was_recorded(way, tmp_path):
         assert core["involvedObject"]["name"] == "a"
 
 
-async def test_the_same_words_are_one_event_with_a_count(way, tmp_path):
+async def test_repeated_events_are_one_event_with_a_count(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         hours = Hours()
         client = reach.client(ClientOptions(time_source=hours.time_source))

@@ -42,7 +42,7 @@ def pod(name: str) -> dict:
     }
 
 
-async def test_an_object_from_the_cradle_to_the_grave(way, tmp_path):
+async def test_an_object_is_created_read_changed_and_deleted(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         client = reach.client()
         made = await client.create(claim("a"))
@@ -171,7 +171,7 @@ async def test_a_list_is_one_moment_however_many_pages_it_has(way, tmp_path):
         assert seen == ["a", "b", "c", "d"]
 
 
-async def test_deleting_on_conditions_and_with_patience(way, tmp_path):
+async def test_deleting_with_preconditions_and_a_grace_period(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         client = reach.client()
         made = await client.create(claim("a"))
@@ -234,7 +234,7 @@ async def test_a_dry_run_leaves_no_trace(way, tmp_path):
             await client.get(ResourceClaim, "a", "default")
 
 
-async def test_what_the_server_dropped_is_seen_and_told(way, tmp_path):
+async def test_fields_that_the_server_dropped_are_reported(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         heard: list[str] = []
         client = reach.client(ClientOptions(on_warning=heard.append))

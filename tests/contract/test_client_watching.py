@@ -132,7 +132,7 @@ async def test_a_watch_ends_when_its_time_is_up(way, tmp_path):
         assert [(event.type, event.object.metadata.name) for event in events] == [("ADDED", "b")]
 
 
-async def test_a_past_that_is_gone_is_told(way, tmp_path):
+async def test_a_version_that_expired_is_reported(way, tmp_path):
     address = str(tmp_path / "store.db")
     async with reaching(way, tmp_path, store=address) as reach:
         client = reach.client()

@@ -1,4 +1,4 @@
-"""The claim controller against a real server: the life of claims from birth to end.
+"""The claim controller against a real server: claims from their creation to their deletion.
 
 It runs with the rights of its own role and no others, over every transport where that is cheap.
 """
@@ -76,7 +76,7 @@ async def test_a_pod_costs_few_writes(tmp_path):
         for entry, name in names.items():
             await here.allocate(name, "p", device=entry)
         await here.bind("p")
-        await here.stays(here.claims)
+        await here.stays_when_processed(here.claims)
         before = await revision(here)
         await here.delete("p")
         await here.until(here.claims, lambda left: left == [])
@@ -122,7 +122,7 @@ async def test_a_pod_that_is_being_stopped_keeps_its_devices(tmp_path):
         await here.bind("p")
         await here.end("p", "Running")
         await here.delete("p", grace_seconds=30)
-        await here.stays(lambda: here.claim("c"))
+        await here.stays_when_processed(lambda: here.claim("c"))
         await here.delete("p")
         await here.until(lambda: free(here, "c"))
 
@@ -157,7 +157,7 @@ async def test_devices_that_were_given_to_nobody_go_back_when_nobody_wants_them(
         change = MergePatch({"metadata": {"finalizers": [FINALIZER]}})
         await here.client.patch(ResourceClaim, "c", change, "default")
         await here.allocate("c")
-        await here.stays(lambda: here.claim("c"))
+        await here.stays_when_processed(lambda: here.claim("c"))
         await here.delete("p")
         await here.until(lambda: free(here, "c"))
 
@@ -172,7 +172,7 @@ async def failures(controllers: ControllerRunner) -> float:
 
 
 @pytest.mark.req("K3063-170", "K4816-114", "K3063-178")
-async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(tmp_path):
+async def test_a_claim_that_cannot_be_created_is_reported_and_tried_again(tmp_path):
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from dray.client.client import Client
@@ -38,7 +37,7 @@ async def test_a_claim_stays_with_a_pod_that_came_back_with_it_and_is_seen_later
             await store.txn([], [*back, *(Delete(key) for key in now if key not in copy)])
             asked = lagging.count("GET", "/pods/p")
             await here.until(lambda: _many(lagging.count("GET", "/pods/p") - asked))
-            await asyncio.sleep(0.2)
+            await here.until_idle()
             assert [user.name for user in (await here.claim("c")).status.reserved_for] == ["p"]
             lagging.let()
             assert (await here.claim("c")).status.allocation is not None

@@ -66,17 +66,17 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]
 
 @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (3, "Error")])
 def test_a_container_ends_with_its_code(subject: Subject, code: int, reason: str):
-    async def scene() -> ContainerExit:
+    async def check() -> ContainerExit:
         runtime = subject.agent()
         return await runtime.wait(check_started(await runtime.start(subject.short(code))))
 
-    exit = run(scene())
+    exit = run(check())
     assert (exit.code, exit.signal, exit.reason) == (code, 0, reason)
     assert exit.started_at <= exit.finished_at
 
 
 def test_a_container_runs_until_it_is_stopped(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         runtime = subject.agent()
         launch = subject.lasting()
         container = check_started(await runtime.start(launch))
@@ -86,11 +86,11 @@ def test_a_container_runs_until_it_is_stopped(subject: Subject):
         await runtime.stop(container, 60)
         assert (await waiting).code == 143
 
-    run(scene())
+    run(check())
 
 
 def test_a_container_is_found_with_its_pod(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         runtime = subject.agent()
         lasting, short = subject.lasting("a"), subject.short(5, "b")
         for launch in (lasting, short):
@@ -102,11 +102,11 @@ def test_a_container_is_found_with_its_pod(subject: Subject):
         assert (found[lasting.id].exit, found[short.id].exit) == (None, exit)
         assert found[short.id].started_at == exit.started_at
 
-    run(scene())
+    run(check())
 
 
 def test_another_agent_takes_over(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         first = subject.agent()
         lasting, short = subject.lasting("a"), subject.short(5, "b")
         for launch in (lasting, short):
@@ -120,22 +120,22 @@ def test_another_agent_takes_over(subject: Subject):
         await second.stop(lasting.id, 60)
         assert (await second.wait(lasting.id)).code == 143
 
-    run(scene())
+    run(check())
 
 
 def test_an_exit_is_the_same_however_often_it_is_asked_for(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         runtime = subject.agent()
         container = check_started(await runtime.start(subject.short(2)))
         first = await runtime.wait(container)
         await runtime.stop(container, 0)
         assert [await runtime.wait(container), await subject.agent().wait(container)] == [first, first]
 
-    run(scene())
+    run(check())
 
 
 def test_attempts_are_containers_of_their_own(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         runtime = subject.agent()
         first = check_started(await runtime.start(subject.short(1)))
         await runtime.wait(first)
@@ -145,11 +145,11 @@ def test_attempts_are_containers_of_their_own(subject: Subject):
         await runtime.remove(first)
         assert [each.id for each in await runtime.list_containers()] == [second]
 
-    run(scene())
+    run(check())
 
 
 def test_a_removed_container_is_ended_and_unknown(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         runtime = subject.agent()
         container = check_started(await runtime.start(subject.lasting()))
         await runtime.remove(container)
@@ -159,36 +159,36 @@ def test_a_removed_container_is_ended_and_unknown(subject: Subject):
         await runtime.remove(container)
         await runtime.stop(container, 0)
 
-    run(scene())
+    run(check())
 
 
 def test_a_removed_container_can_be_started_again(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         runtime = subject.agent()
         for code in (4, 5):
             container = check_started(await runtime.start(subject.short(code)))
             assert (await runtime.wait(container)).code == code
             await runtime.remove(container)
 
-    run(scene())
+    run(check())
 
 
 @pytest.mark.req("K3063-140")
 def test_edits_of_devices_are_no_reason_not_to_run(subject: Subject):
-    async def scene() -> None:
+    async def check() -> None:
         runtime = subject.agent()
         launch = replace(subject.short(), edits=ContainerEdits(env=("GPU=0",)))
         assert (await runtime.wait(check_started(await runtime.start(launch)))).code == 0
 
-    run(scene())
+    run(check())
 
 
 def test_many_at_once(subject: Subject):
-    async def scene() -> list[int]:
+    async def check() -> list[int]:
         runtime = subject.agent()
         launches = [subject.short(number, f"c{number}") for number in range(8)]
         begins = await asyncio.gather(*(runtime.start(launch) for launch in launches))
         exits = await asyncio.gather(*(runtime.wait(check_started(each)) for each in begins))
         return [exit.code for exit in exits]
 
-    assert run(scene()) == list(range(8))
+    assert run(check()) == list(range(8))

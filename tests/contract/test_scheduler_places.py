@@ -176,7 +176,7 @@ async def test_a_pod_with_gates_waits_until_they_are_gone(way, tmp_path):
         await here.until_bound("p")
 
 
-async def test_whoever_has_priority_gets_what_becomes_free(tmp_path):
+async def test_the_pod_with_the_highest_priority_gets_freed_devices(tmp_path):
     async with place("inside", tmp_path) as here, here.controlled(), here.scheduling():
         await here.cluster(1, devices=1)
         await here.make(asks(exactly()), pod("first", by_template()))
@@ -192,7 +192,7 @@ async def test_whoever_has_priority_gets_what_becomes_free(tmp_path):
             assert await bound_of(here, *(f"p-{each}" for each in range(1, value))) == 0
 
 
-async def test_what_a_pod_is_told_is_said_once_in_condition_and_event(way, tmp_path):
+async def test_a_refusal_is_written_once_as_condition_and_event(way, tmp_path):
     async with place(way, tmp_path) as here, here.controlled(), here.scheduling() as scheduler:
         await here.cluster(2, devices=1)
         await here.make(asks(exactly(count=2), name="c", made=False), pod("p", by_name("c")))

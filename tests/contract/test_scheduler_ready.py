@@ -11,7 +11,7 @@ from dray.client.client import DeleteOptions
 from dray.client.patches import MergePatch
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, place, way
-from tests.contract.turned import Turned
+from tests.support.manual_time import ManualTime
 
 __all__ = ["impatient", "way"]
 
@@ -80,25 +80,25 @@ async def test_devices_that_will_not_become_ready_go_back(tmp_path):
 
 
 async def test_nobody_waits_for_devices_longer_than_allowed(tmp_path):
-    time = Turned()
+    time = ManualTime()
     async with place("inside", tmp_path) as here:
-        client, _ = here.unruly(time.time_source)
+        client, _ = here.intercept_client(time.time_source)
         async with here.scheduling(client, max_binding_wait=600.0):
             await here.cluster(1, devices=0)
             await here.make(
                 devices_of("node-a", {"name": "gpu-0", **SLOW}), free("c"), pod("p", by_name("c"))
             )
             held = await until_held(here, "c")
-            await time.turn(599)
+            await time.advance(599)
             assert await here.stays(lambda: here.claim("c"), 0.05) == held
-            await time.turn(2)
+            await time.advance(2)
             await here.until(lambda: here.claim("c"), lambda claim: claim.status.allocation is None)
             said = "waits for attached for more than 600 seconds"
             await here.until(lambda: turned(here, time, "p"), lambda text: said in str(text))
 
 
-async def turned(here: Place, time: Turned, name: str) -> str | None:
-    await time.turn(0.01)
+async def turned(here: Place, time: ManualTime, name: str) -> str | None:
+    await time.advance(0.01)
     return await here.why(name)
 
 
@@ -119,7 +119,7 @@ async def users(here: Place, name: str) -> int:
     return len((await here.claim(name)).status.reserved_for)
 
 
-async def test_everybody_who_waits_for_the_same_devices_hears_of_them(tmp_path):
+async def test_all_pods_that_wait_for_the_same_devices_are_woken(tmp_path):
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
         await here.cluster(1, devices=0)
         await here.make(devices_of("node-a", {"name": "gpu-0", **SLOW}), free("c"))

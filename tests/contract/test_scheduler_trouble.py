@@ -22,6 +22,7 @@ from dray.client.transport import TransportRequest
 from dray.placement import profile
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
+from tests.contract.intercepted_transport import RequestGate
 from tests.contract.scheduled import (
     NODE,
     Place,
@@ -36,7 +37,6 @@ from tests.contract.scheduled import (
     place,
     way,
 )
-from tests.contract.unruly import Door
 
 __all__ = ["impatient", "way"]
 
@@ -54,8 +54,8 @@ def called(name: str) -> profile.PlacementOptions:
 
 async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path):
     async with place(way, tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PUT", "/resourceclaims/slow/status", most=1)
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PUT", "/resourceclaims/slow/status", most=1)
         await here.cluster(1, devices=2)
         await here.make(free("slow"), free("fast"))
         async with (
@@ -63,10 +63,10 @@ async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path):
             here.scheduling(placement=called("fast")),
         ):
             await here.make(pod("s", by_name("slow"), schedulerName="slow"))
-            await door.reached.wait()
+            await gate.reached.wait()
             await here.make(pod("f", by_name("fast"), schedulerName="fast"))
             await here.until_bound("f")
-            door.open()
+            gate.open()
             await here.until_bound("s")
             held = await here.held()
             assert held == {"fast": ["node-a/gpu-0"], "slow": ["node-a/gpu-1"]}
@@ -100,10 +100,10 @@ async def test_schedulers_that_do_not_know_of_each_other_share_a_cluster(tmp_pat
 async def test_who_is_overtaken_takes_back_only_what_was_its_own(tmp_path):
     """Two schedulers try one pod: what the faster one wrote for it stays, whatever the slower one decided."""
     async with place("inside", tmp_path) as here:
-        slow_client, slow_way = here.unruly()
-        fast_client, fast_way = here.unruly()
-        slow_way.before = writes = Door("PUT", "/resourceclaims/c/status", most=1)
-        fast_way.before = binds = Door("POST", "/pods/p/binding", most=1)
+        slow_client, slow_way = here.intercept_client()
+        fast_client, fast_way = here.intercept_client()
+        slow_way.before = writes = RequestGate("PUT", "/resourceclaims/c/status", most=1)
+        fast_way.before = binds = RequestGate("POST", "/pods/p/binding", most=1)
         await here.cluster(2, devices=1)
         await here.make(free("c"))
         async with AsyncExitStack() as ends:
@@ -146,7 +146,7 @@ async def promised(scheduler: Scheduler) -> int:
 
 async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
     async with place("inside", tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         objections = 5
 
         async def object_(request: TransportRequest) -> None:
@@ -168,7 +168,7 @@ async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
 # --- searches ---
 
 
-async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_path):
+async def test_a_search_that_gave_up_is_reported_and_gets_more_time(tmp_path):
     """Every event of a search takes a second by the clock of this scheduler's searches."""
     seconds = count()
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
@@ -212,14 +212,14 @@ async def test_a_device_that_cannot_be_judged_spoils_its_own_node_only(way, tmp_
 
 
 @pytest.mark.parametrize("what", ["pod", "claim"])
-async def test_whoever_waits_gets_what_a_deleted_one_was_promised(tmp_path, what):
+async def test_a_waiting_pod_gets_what_was_assumed_for_a_deleted_one(tmp_path, what):
     async with place("inside", tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PATCH", "/resourceclaims/c", most=1)
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PATCH", "/resourceclaims/c", most=1)
         async with here.scheduling(client) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(free("c"), free("d"), pod("p", by_name("c")))
-            await door.reached.wait()
+            await gate.reached.wait()
             await here.make(pod("q", by_name("d")))
             await here.until_refused("q", "d")
             if what == "pod":
@@ -227,7 +227,7 @@ async def test_whoever_waits_gets_what_a_deleted_one_was_promised(tmp_path, what
             else:
                 await here.client.delete(ResourceClaim, "c", "default", DeleteOptions(grace_seconds=0))
                 await here.until_bound("q")
-            door.open()
+            gate.open()
             if what == "claim":
                 await here.until_refused("p", "claim default/c does not exist")
             else:
@@ -249,32 +249,32 @@ async def flying(scheduler: Scheduler) -> int:
     return scheduler._queue.in_flight
 
 
-async def test_room_that_a_deleted_pod_was_promised_is_free_again(tmp_path):
+async def test_capacity_that_was_assumed_for_a_deleted_pod_is_free_again(tmp_path):
     async with place("inside", tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("POST", "/pods/p/binding", most=1)
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("POST", "/pods/p/binding", most=1)
         async with here.scheduling(client):
-            await here.make(node("node-a", room={"cpu": "1", "memory": "1Gi", "pods": "1"}), pod("p"))
-            await door.reached.wait()
+            await here.make(node("node-a", capacity={"cpu": "1", "memory": "1Gi", "pods": "1"}), pod("p"))
+            await gate.reached.wait()
             await here.make(pod("q"))
             await here.until_refused("q", "node-a")
             await here.delete("p")
-            door.open()
+            gate.open()
             await here.until_bound("q")
 
 
 async def test_a_pod_whose_node_goes_away_meanwhile_gets_another(tmp_path):
     async with place("inside", tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PATCH", "/resourceclaims/c", most=1)
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PATCH", "/resourceclaims/c", most=1)
         async with here.scheduling(client) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(free("c"), pod("p", by_name("c")))
-            await door.reached.wait()
+            await gate.reached.wait()
             await here.make(node("node-b"), devices_of("node-b", "gpu-0"))
             await here.client.delete(NODE, "node-a")
             await here.until(lambda: knows(scheduler), lambda names: names == {"node-b"})
-            door.open()
+            gate.open()
             assert (await here.until_bound("p"))[0].spec.node_name == "node-b"
             assert devices_in(await here.claim("c")) == ["node-b/gpu-0"]
 
@@ -314,16 +314,16 @@ class Enough(Exception):  # noqa: N818 - what is the case
 
 
 async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
-    """Neither room to write, nor pods, nor devices get lost when leadership ends in the middle."""
+    """Neither binding slots, nor pods, nor devices get lost when leadership ends in the middle."""
     async with place("inside", tmp_path) as here:
         await here.cluster(1, devices=3)
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         scheduler = Scheduler(client, choices(max_in_flight=1))
         try:
             async with asyncio.TaskGroup() as tasks:
                 await scheduler._informers.start(tasks)
                 for number in range(3):
-                    transport.before = Door("PUT", f"/resourceclaims/c{number}/status", most=1)
+                    transport.before = RequestGate("PUT", f"/resourceclaims/c{number}/status", most=1)
                     await here.make(free(f"c{number}"), pod(f"p-{number}", by_name(f"c{number}")))
                     async with deposed(scheduler):
                         await transport.before.reached.wait()

@@ -92,7 +92,7 @@ def source(path: str, text: str) -> Source:
 
 # The words are put together here, so that this file does not contain them.
 @pytest.mark.parametrize(
-    "text", ["the ho" + "use", "def open_do" + "or(): ...", "class Ta" + "leTeller: ...", "LI" + "VES = 9"]
+    "text", ["the ho" + "use", "def open_do" + "or(): ...", "class Ta" + "leBook: ...", "LI" + "VES = 9"]
 )
 def test_a_metaphor_is_found(text):
     assert list(find_metaphors([(PurePosixPath("docs/a.md"), text)]))

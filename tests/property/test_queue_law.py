@@ -21,7 +21,7 @@ from dray.placement.rejections import PluginRejection, Signal, Topic
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queued_pod import PENDING_STATES, QueuedPod, QueuedPodState
 from tests.effort import effort
-from tests.unit.scheduler.waiting import pod, recorded
+from tests.unit.scheduler.queue_fixture import pod, recorded
 
 NAMES = [f"p{number}" for number in range(6)]
 SIGNALS = [

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
@@ -66,9 +67,14 @@ async def test_c02_the_list_of_claims_in_a_pods_status_never_flaps(tmp_path):
     async with world(WAY, tmp_path) as here:
         seen: list[tuple[Any, ...]] = []
         async with here.controlled() as controllers:
-            sights = controllers._shared_informers
-            assert sights is not None
-            sights.pods.listen(updated=lambda _old, new: seen.append(new.status.resource_claim_statuses))
+            informers = controllers._shared_informers
+            assert informers is not None
+
+            def note(_old: Pod, new: Pod) -> None:
+                if new.metadata.name == "p":
+                    seen.append(new.status.resource_claim_statuses)
+
+            informers.pods.listen(updated=note)
             entries = [by_template(f"e{number}") for number in range(4)]
             await here.make(template("t"), pod("p", *entries))
             names = await here.until_recorded("p", 4)
@@ -76,7 +82,7 @@ async def test_c02_the_list_of_claims_in_a_pods_status_never_flaps(tmp_path):
                 await here.allocate(name, "p", device=f"gpu-{entry}")
             await here.bind("p")
             await here.end("p", "Running")
-            await here.stays(lambda: here.recorded("p"))
+            await here.stays_when_processed(lambda: here.recorded("p"))
         lists = [statuses for statuses in seen if statuses]
         assert lists
         assert all(statuses == lists[0] for statuses in lists)
@@ -100,8 +106,9 @@ async def test_c04_a_pod_that_waited_long_for_its_template_is_not_forgotten(tmp_
             await here.make(pod("p", by_template()))
             await here.until(lambda: here.told("FailedResourceClaimCreation"))
             before = transport.count("POST", "/resourceclaims")
-            await asyncio.sleep(0.5)
-            assert transport.count("POST", "/resourceclaims") == before == 0
+            await here.until_processed()
+            assert before == 0
+            assert transport.count("POST", "/resourceclaims") == 1, "only the claim of the marker"
             assert b'workqueue_retries_total{name="resource_claim"}' not in controllers.metrics.render()
             await here.make(template("t"))
             assert await here.until_recorded("p")
@@ -131,7 +138,7 @@ async def test_c05_a_consumer_that_is_no_pod_is_kept_and_the_others_are_cleaned(
             return [each.uid for each in (await here.claim("c")).status.reserved_for]
 
         await here.until(consumers, lambda left: left == ["g-1"])
-        await here.stays(consumers)
+        await here.stays_when_processed(consumers)
         assert (await here.claim("c")).status.allocation is not None
 
 
@@ -145,9 +152,9 @@ async def test_c06_a_template_with_annotations_stays_as_it_is(tmp_path):
         for number in range(5):
             await here.until_recorded(f"p-{number}")
         assert await here.client.get(ResourceClaimTemplate, "t", "default") == before
-        sights = controllers._shared_informers
-        assert sights is not None
-        kept = sights.templates.get("t", "default")
+        informers = controllers._shared_informers
+        assert informers is not None
+        kept = informers.templates.get("t", "default")
         assert kept is not None
         assert kept.spec.metadata.annotations == {"a": "b"}
 
@@ -223,7 +230,7 @@ async def test_c11_a_pod_that_something_else_placed_gets_its_reservation(tmp_pat
         assert [each.name for each in reserved.status.reserved_for] == ["p"]
 
 
-async def test_c11_a_pod_that_was_placed_without_devices_is_told(tmp_path):
+async def test_c11_a_pod_that_was_placed_without_devices_gets_an_event(tmp_path):
     async with world(WAY, tmp_path) as here, here.controlled():
         await here.make(template("t"), pod("p", by_template(), nodeName="node-a"))
         (told,) = await here.until(lambda: here.told("FailedResourceClaimReservation"))
@@ -248,9 +255,9 @@ async def test_c12_claims_that_the_informer_does_not_show_yet_are_not_made_again
             # Wake all of them again, while not one claim has been seen.
             for number in range(count):
                 await here.end(f"p-{number}", "Running")
-            await asyncio.sleep(0.3)
+            await here.until_processed()
             transport.let()
-            await asyncio.sleep(0.3)
+            await here.until_processed()
             assert len(await here.claims()) == count
 
 
@@ -283,7 +290,7 @@ async def test_c12_a_claim_that_was_recorded_and_is_not_seen_is_asked_for(tmp_pa
             await here.client.patch(POD, "p", MergePatch(said), "default", subresource="status")
             await here.make(template("t"))
             await here.until(lambda: _one(transport.count("GET", "/resourceclaims/p-gpu-x")))
-            await here.stays(here.claims)
+            await here.stays_when_processed(here.claims)
             assert [each.metadata.name for each in await here.claims()] == ["p-gpu-x"]
 
 
@@ -296,7 +303,8 @@ async def test_a_pod_that_is_not_seen_yet_keeps_its_reservation(tmp_path):
             await here.make(claim("c"), pod("p", by_name("c")))
             await here.allocate("c", "p")
             await here.until(lambda: _one(transport.count("GET", "/pods/p")))
-            kept = await here.stays(lambda: here.claim("c"))
+            await here.until_idle()
+            kept = await here.claim("c")
             assert [each.name for each in kept.status.reserved_for] == ["p"]
             await here.client.delete(ResourceClaim, "c", "default", DeleteOptions())
             transport.let()

@@ -84,7 +84,7 @@ async def test_t01_a_claim_that_tolerates_noexecute_is_allocated_and_its_pod_sta
         await here.stays(lambda: exists(here))
 
 
-async def test_t01_a_claim_that_does_not_tolerate_it_waits_and_is_told_which_rule_it_waits_for(tmp_path):
+async def test_t01_a_claim_that_does_not_tolerate_it_waits_and_its_pod_names_the_rule(tmp_path):
     async with place(WAY, tmp_path) as here, here.controlled(choices=SOON), here.scheduling():
         await here.cluster(nodes=1, devices=1)
         await here.make(rule("service-day", "NoSchedule", driver="gpu.example.com"))
@@ -133,7 +133,7 @@ async def test_t02_and_by_a_taint_of_its_driver_also_when_it_is_bound_later(tmp_
 # --- T03: a rule with an empty selector ended every pod in the cluster without a word ---
 
 
-async def test_t03_whoever_writes_a_rule_for_every_device_is_told_what_it_concerns(tmp_path):
+async def test_t03_a_rule_for_every_device_gets_a_warning_with_its_scope(tmp_path):
     async with place(WAY, tmp_path) as here:
         await running(here)
         warned: list[str] = []
@@ -178,7 +178,7 @@ def test_t03_lint_warns_of_a_rule_for_every_device(typed: Typed, tmp_path):
     assert "`None`" in ended.out
 
 
-async def test_t03_the_effect_none_shows_whom_a_rule_would_end_and_ends_nobody(tmp_path):
+async def test_t03_the_effect_none_counts_the_pods_a_rule_would_evict_and_evicts_none(tmp_path):
     async with place(WAY, tmp_path) as here, here.controlled(choices=SOON):
         await running(here)
         await here.make(rule(effect="None"))
@@ -248,7 +248,7 @@ async def test_t04_a_rule_that_went_while_nobody_watched_counts_no_more(tmp_path
 # --- T05: the status said of one pod that it had gone and that it still had to go ---
 
 
-async def test_t05_a_pod_is_never_told_as_gone_and_as_still_to_go(tmp_path):
+async def test_t05_a_pod_is_never_counted_as_evicted_and_as_pending(tmp_path):
     async with place(WAY, tmp_path) as here:
         transport = Lagging(here.reach._transport(CONTROLLER), "pods")
         await running(here)

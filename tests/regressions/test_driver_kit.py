@@ -206,7 +206,7 @@ def test_h09_a_claim_is_given_back_when_it_is_gone_and_when_the_api_is() -> None
 # --- H10: NVIDIA#817, example driver#263: a second claim was prepared on a device that was still held ---
 
 
-def test_h10_a_second_claim_on_a_held_device_is_refused_and_told_who_holds_it() -> None:
+def test_h10_a_second_claim_on_a_prepared_device_is_refused_with_the_name_of_the_first() -> None:
     async def scenario() -> None:
         async with open_driver_node() as node, node.run_driver() as agent:
             holder = await node.create_claim("holder")
@@ -243,7 +243,7 @@ def test_h10_administrators_look_at_held_devices_and_hold_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_h10_shares_of_one_device_are_told_apart() -> None:
+def test_h10_shares_of_one_device_are_distinguished() -> None:
     async def scenario() -> None:
         class Flipped(Gpu):
             shared = True

@@ -77,7 +77,9 @@ def test_h05_without_a_client_a_driver_does_not_start() -> None:
 # --- H06: #141105: an old socket that could not be removed was told as "address already in use" ---
 
 
-def test_h06_an_old_socket_that_cannot_be_removed_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_h06_an_old_socket_that_cannot_be_removed_is_reported_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         async with open_driver_node() as node:
             async with node.run_driver():
@@ -99,7 +101,7 @@ def test_h06_an_old_socket_that_cannot_be_removed_is_told_as_that(monkeypatch: p
     asyncio.run(scenario())
 
 
-def test_h06_something_else_at_the_path_of_a_socket_stays_and_is_told() -> None:
+def test_h06_another_file_at_the_path_of_a_socket_stays_and_is_reported() -> None:
     async def scenario() -> None:
         async with open_driver_node() as node:
             home = node.options.plugins / DRIVER

@@ -272,29 +272,29 @@ def test_s11_a_short_place_for_sockets_must_be_ours(monkeypatch: pytest.MonkeyPa
 # --- sockets that change under our eyes ---
 
 
-def _at_the_door(scenario: Callable[[RegistryHarness], Awaitable[None]]) -> None:
+def _with_registry(scenario: Callable[[RegistryHarness], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with open_registry_harness() as door:
-            await scenario(door)
+        async with open_registry_harness() as registry:
+            await scenario(registry)
 
     asyncio.run(run())
 
 
 def test_s11_a_socket_that_becomes_a_link_is_let_go_and_not_called_again() -> None:
-    async def scenario(door: RegistryHarness) -> None:
-        driver = await door.driver()
-        await door.registered()
+    async def scenario(registry: RegistryHarness) -> None:
+        driver = await registry.driver()
+        await registry.registered()
         path = driver.ways.registration()
         hidden = path.with_name(".hidden")
         path.rename(hidden)
         path.symlink_to(hidden)
-        await door.until(lambda: "is a link" in "".join(door.lines))
-        assert door.registry.find_driver(driver.ways.name) is None
+        await registry.until(lambda: "is a link" in "".join(registry.lines))
+        assert registry.registry.find_driver(driver.ways.name) is None
         path.unlink()
         hidden.rename(path)
-        await door.registered()
+        await registry.registered()
 
-    _at_the_door(scenario)
+    _with_registry(scenario)
 
 
 def test_s11_a_stale_socket_is_taken_over_and_a_file_is_not() -> None:

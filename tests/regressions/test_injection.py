@@ -126,7 +126,7 @@ def test_s10_the_log_of_a_container_lies_below_the_logs(one: str, other: str) ->
     assert ".." not in path.parts
 
 
-def test_s10_words_of_a_command_are_never_read_by_a_shell(tmp_path: Path) -> None:
+def test_s10_arguments_of_a_command_never_reach_a_shell(tmp_path: Path) -> None:
     words = ("printf", "%s|", *(text for text in HOSTILE if "\0" not in text))
     launch = _launch(tmp_path, "c", *words)
 

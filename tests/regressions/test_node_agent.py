@@ -257,7 +257,7 @@ async def test_k11_everything_is_prepared_again_after_a_reboot(tmp_path):
             assert here.gpu.calls == here.nic.calls == [("prepare", ("c",))] * 2
 
 
-async def test_k13_a_failure_is_told_once_with_driver_and_cause(tmp_path):
+async def test_k13_a_failure_is_reported_once_with_driver_and_cause(tmp_path):
     """A failing driver brought an event for each retry, or none at all, or pages of text."""
     async with site(tmp_path) as here:
         async with here.agent():
@@ -300,7 +300,7 @@ async def test_k17_a_pod_that_the_node_runs_by_itself_has_no_claims(tmp_path):
 
 
 @pytest.mark.parametrize("says", ["unknown device", "Device gone: fell off the bus"])
-async def test_k20_a_device_that_vanished_is_told_as_gone(tmp_path, says):
+async def test_k20_a_device_that_vanished_is_reported_as_gone(tmp_path, says):
     """A device that was allocated and then unplugged brought an error that nobody understood."""
     async with site(tmp_path) as here:
         async with here.agent():

@@ -158,7 +158,7 @@ def test_k14_sockets_from_before_the_agent_started_are_not_drivers() -> None:
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
-def test_k15_a_driver_that_could_not_be_told_registers_again(code: grpc.StatusCode) -> None:
+def test_k15_a_driver_that_could_not_be_notified_registers_again(code: grpc.StatusCode) -> None:
     """Others had a driver half registered when it could not be told, and never tried again."""
 
     async def run() -> None:

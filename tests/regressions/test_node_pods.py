@@ -1,4 +1,4 @@
-"""What node agents got wrong elsewhere, as far as the lives of pods are concerned."""
+"""What node agents got wrong elsewhere, as far as the pod lifecycle is concerned."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def health(*states: str) -> Sequence[DeviceHealth]:
     return [DeviceHealth(NODE, f"gpu-{number}", state, "too hot") for number, state in enumerate(states)]
 
 
-def test_k12_the_health_of_devices_is_told_for_generated_and_for_renamed_claims(tmp_path: Path) -> None:
+def test_k12_the_health_of_devices_is_reported_for_generated_and_for_renamed_claims(tmp_path: Path) -> None:
     """Elsewhere the name of the entry in the pod was taken for the name of the claim, so that nothing was
     told where they differ."""
 

@@ -24,6 +24,7 @@ from dray.scheduler.queue import QueueTiming
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.documents import allocation, consumer
+from tests.contract.intercepted_transport import RequestGate
 from tests.contract.scheduled import (
     NODE,
     Place,
@@ -37,7 +38,6 @@ from tests.contract.scheduled import (
     node,
     place,
 )
-from tests.contract.unruly import Door
 
 __all__ = ["impatient"]
 
@@ -86,7 +86,7 @@ def in_any_order(seed: int) -> Any:
 @pytest.mark.parametrize("seed", range(3))
 async def test_s01_no_device_is_promised_twice_however_answers_and_events_come(tmp_path, seed):
     async with place(WAY, tmp_path) as here, here.controlled():
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         transport.before = transport.after = transport.event = in_any_order(seed)
         async with here.scheduling(client, max_in_flight=16) as scheduler:
             faults = watched(scheduler)
@@ -174,8 +174,8 @@ async def test_s03_a_claim_with_devices_and_one_without_on_several_nodes(tmp_pat
 
 async def test_s04_pods_that_share_a_pending_claim_build_on_one_promise(tmp_path):
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PUT", "/resourceclaims/c/status")
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PUT", "/resourceclaims/c/status")
         async with here.scheduling(client) as scheduler:
             await here.cluster(3, devices=1)
             await here.make(asks(exactly(), name="c", made=False))
@@ -183,7 +183,7 @@ async def test_s04_pods_that_share_a_pending_claim_build_on_one_promise(tmp_path
             await here.make(*(pod(name, by_name("c")) for name in names))
             await here.until(lambda: in_flight(scheduler), lambda count: count == 5)
             assert scheduler._cache.claims.count_pending_allocations() == 1
-            door.open()
+            gate.open()
             bound = await here.until_bound(*names)
             found = await here.claim("c")
             assert len({each.spec.node_name for each in bound}) == 1
@@ -204,21 +204,21 @@ def metrics(scheduler: Scheduler) -> bytes:
 
 async def test_s05_who_shares_a_promise_goes_where_it_is(tmp_path):
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PUT", "/resourceclaims/c/status")
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PUT", "/resourceclaims/c/status")
         async with here.scheduling(client) as scheduler:
             await here.cluster(5, devices=0)
             await here.make(devices_of("node-c", "gpu-0"), asks(exactly(), name="c", made=False))
             await here.make(pod("p", by_name("c")), pod("q", by_name("c")))
             await here.until(lambda: in_flight(scheduler), lambda count: count == 2)
-            door.open()
+            gate.open()
             assert [each.spec.node_name for each in await here.until_bound("p", "q")] == ["node-c"] * 2
 
 
 async def test_s05_an_allocation_without_a_selector_reaches_every_node(tmp_path):
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PUT", "/resourceclaims/c/status")
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PUT", "/resourceclaims/c/status")
         async with here.scheduling(client) as scheduler:
             await here.cluster(2, devices=0)
             await here.make(devices_of("net", "ip-0", allNodes=True), asks(exactly(), name="c", made=False))
@@ -230,7 +230,7 @@ async def test_s05_an_allocation_without_a_selector_reaches_every_node(tmp_path)
                 labels = MergePatch({"metadata": {"labels": {"kubernetes.io/hostname": f"node-{name}"}}})
                 await here.client.patch(NODE, f"node-{name}", labels)
             await here.until(lambda: in_flight(scheduler), lambda count: count == 2)
-            door.open()
+            gate.open()
             bound = await here.until_bound("a", "b")
             assert [each.spec.node_name for each in bound] == ["node-a", "node-b"]
             found = (await here.claim("c")).status.allocation
@@ -241,7 +241,7 @@ async def test_s05_an_allocation_without_a_selector_reaches_every_node(tmp_path)
 async def test_s06_a_member_whose_binding_fails_lets_go_once(tmp_path):
     """The claim stays with the others, and the device is not given to somebody else meanwhile."""
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         failing = ["/pods/p/binding"]
 
         async def fail(request: TransportRequest) -> None:
@@ -268,8 +268,8 @@ async def test_s06_a_member_whose_binding_fails_lets_go_once(tmp_path):
 async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path):
     """The first of two fails to write what both build on; until the second has, nobody gets the device."""
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
-        first, second = (Door("PUT", "/resourceclaims/c/status", most=1) for _ in range(2))
+        client, transport = here.intercept_client()
+        first, second = (RequestGate("PUT", "/resourceclaims/c/status", most=1) for _ in range(2))
 
         async def fail_the_first(request: TransportRequest) -> None:
             if first.reached.is_set():
@@ -300,15 +300,15 @@ async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path
 
 async def test_s07_a_peer_that_commits_first_is_no_failure(tmp_path):
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PUT", "/resourceclaims/c/status", most=1)
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PUT", "/resourceclaims/c/status", most=1)
         async with here.scheduling(client) as scheduler:
             await here.cluster(1, devices=2)
             peer = await here.make(pod("peer", schedulerName="another"))
             await here.make(asks(exactly(), name="c", made=False), pod("p", by_name("c")))
-            await door.reached.wait()
+            await gate.reached.wait()
             await write_allocation(here, "c", allocation("gpu-1"), consumer(peer))
-            door.open()
+            gate.open()
             (bound,) = await here.until_bound("p")
             found = await here.claim("c")
             assert devices_in(found) == ["node-a/gpu-1"]
@@ -321,13 +321,13 @@ async def test_s07_a_peer_that_commits_first_is_no_failure(tmp_path):
 async def test_s07_an_older_version_never_comes_back(tmp_path):
     """The watch of claims stands still; what was written is known from the answers, and stays known."""
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         async with here.scheduling(client) as scheduler:
             faults = watched(scheduler)
             await here.cluster(1, devices=2)
             await here.make(*(asks(exactly(), name=f"c{n}", made=False) for n in range(3)))
             await here.until(lambda: known(scheduler), lambda count: count == 3)
-            transport.event = late = Door("GET", "/resourceclaims")
+            transport.event = late = RequestGate("GET", "/resourceclaims")
             mark = MergePatch({"metadata": {"annotations": {"a": "b"}}})
             await here.client.patch(ResourceClaim, "c0", mark, "default")
             await here.make(pod("p0", by_name("c0")))
@@ -347,7 +347,7 @@ async def known(scheduler: Scheduler) -> int:
 
 async def test_s08_an_attempt_that_breaks_leaves_no_promise(tmp_path):
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         broken = ["/resourceclaims/c/status"]
 
         async def breaks(request: TransportRequest) -> None:

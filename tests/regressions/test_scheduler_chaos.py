@@ -24,9 +24,9 @@ from dray.placement.profile import build_profile
 from dray.placement.scheduling_cycle import Placement, place_pod
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
+from tests.contract.intercepted_transport import InterceptedTransport
 from tests.contract.scheduled import Place, asks, devices_in, exactly, impatient
 from tests.contract.scheduled import place as placed
-from tests.contract.unruly import Unruly
 
 __all__ = ["impatient"]
 
@@ -37,7 +37,7 @@ WRITES = ("PUT", "POST", "PATCH")
 class Mischief:
     """Delays and failures, as long as it lasts."""
 
-    def __init__(self, transport: Unruly, seed: int) -> None:
+    def __init__(self, transport: InterceptedTransport, seed: int) -> None:
         self._chance = random.Random(seed)
         self.lasts = True
         transport.before, transport.after, transport.event = self.before, self.after, self.dawdle
@@ -78,9 +78,9 @@ async def come_and_go(here: Place, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_when_the_trouble_is_over_all_is_well(tmp_path, seed):
+async def test_the_scheduler_recovers_from_random_failures(tmp_path, seed):
     async with placed("inside", tmp_path) as here, here.controlled():
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         mischief = Mischief(transport, seed)
         await here.cluster(3, devices=3)
         await here.make(asks(exactly()), *(asks(exactly(), name=f"shared-{n}", made=False) for n in range(2)))
@@ -107,9 +107,9 @@ async def faults(here: Place, scheduler: Scheduler) -> list[str]:
     if taken != {pool: used.devices for pool, used in DeviceUsage.from_claims(claims.values()).pools.items()}:
         found.append(f"{taken} is counted")
     running = Counter(each.spec.node_name for each in pods if each.spec.node_name)
-    for name, seat in scheduler._cache.update_snapshot().node_states.items():
-        if seat.requests.get("pods") != running[name] * 10**9:
-            found.append(f"{name} has {running[name]} pods, not {seat.requests.get('pods')}")
+    for name, state in scheduler._cache.update_snapshot().node_states.items():
+        if state.requests.get("pods") != running[name] * 10**9:
+            found.append(f"{name} has {running[name]} pods, not {state.requests.get('pods')}")
     return found + [
         f"{each.metadata.name} could be placed" for each in pods if could_be_placed(scheduler, each)
     ]

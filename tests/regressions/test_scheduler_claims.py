@@ -14,18 +14,18 @@ from dray.scheduler.metrics import AttemptResult
 from dray.scheduler.queued_pod import QueuedPod
 from tests.contract.controlled import POD, by_name, by_template, pod
 from tests.contract.documents import claim, owner
+from tests.contract.intercepted_transport import RequestGate
 from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, node, place
-from tests.contract.unruly import Door
 
 __all__ = ["impatient"]
 
 WAY = "inside"
 
 
-async def test_s09_pods_that_ended_hold_neither_room_nor_devices(tmp_path):
+async def test_s09_pods_that_ended_hold_neither_capacity_nor_devices(tmp_path):
     async with place(WAY, tmp_path) as here, here.controlled(), here.scheduling():
         await here.cluster(0)
-        await here.make(node("node-a", room={"cpu": "1", "pods": "1"}), devices_of("node-a", "gpu-0"))
+        await here.make(node("node-a", capacity={"cpu": "1", "pods": "1"}), devices_of("node-a", "gpu-0"))
         await here.make(asks(exactly()))
         for name, phase in (("p", "Succeeded"), ("q", "Failed"), ("r", "")):
             await here.make(pod(name, by_template()))
@@ -128,18 +128,18 @@ SLOW = {"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"
 
 async def test_s15_a_claim_that_loses_its_devices_while_another_pod_reserves_it(tmp_path):
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         async with here.scheduling(client) as scheduler:
             await here.cluster(1, devices=0)
             await here.make(devices_of("node-a", {"name": "gpu-0", **SLOW}))
             await here.make(asks(exactly(), name="c", made=False), pod("p", by_name("c")))
             await here.until(lambda: here.claim("c"), lambda found: found.status.reserved_for)
-            transport.before = door = Door("PUT", "/resourceclaims/c/status", most=1)
+            transport.before = gate = RequestGate("PUT", "/resourceclaims/c/status", most=1)
             await here.make(pod("q", by_name("c")))
-            await door.reached.wait()
+            await gate.reached.wait()
             nothing: dict[str, Any] = {"status": {"allocation": None, "reservedFor": None}}
             await here.client.patch(ResourceClaim, "c", MergePatch(nothing), "default", subresource="status")
-            door.open()
+            gate.open()
             found = await here.until(
                 lambda: here.claim("c"), lambda found: len(found.status.reserved_for) == 2
             )
@@ -172,19 +172,19 @@ async def test_s16_a_claim_whose_owner_is_not_its_controller(tmp_path):
         assert devices_in(await here.claim("p-gpu-x")) == ["node-a/gpu-0"]
 
 
-async def test_s17_a_pod_that_has_its_node_is_never_told_otherwise(tmp_path):
+async def test_s17_a_pod_that_has_its_node_never_gets_the_condition(tmp_path):
     """What was to be said about a failure arrives after the pod was bound."""
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
-        transport.before = door = Door("PATCH", "/pods/p/status")
+        client, transport = here.intercept_client()
+        transport.before = gate = RequestGate("PATCH", "/pods/p/status")
         async with here.scheduling(client):
             await here.cluster(1, devices=0)
             await here.make(asks(exactly(), name="c", made=False), pod("p", by_name("c")))
-            await door.reached.wait()
+            await gate.reached.wait()
             await here.make(devices_of("node-a", "gpu-0"))
             await here.until_bound("p")
             before = await here.pod("p")
-            door.open()
+            gate.open()
             await here.stays(lambda: here.pod("p"), 0.2)
             said = {each.type: each.status for each in before.status.conditions}
             assert said["PodScheduled"] == "True"

@@ -27,7 +27,7 @@ from dray.placement.pending_pod import resolve_pending_pod
 from dray.placement.rejections import PluginRejection, Signal, Topic
 from dray.scheduler.queued_pod import QueuedPodState
 from dray.scheduler.queueing_hints import compute_signals
-from tests.unit.scheduler.waiting import Room, pod, recorded
+from tests.unit.scheduler.queue_fixture import QueueFixture, pod, recorded
 
 META = ObjectMeta(name="gpu", namespace="ns", uid="1")
 NO_DEVICES = frozenset(
@@ -36,10 +36,10 @@ NO_DEVICES = frozenset(
 """What a pod waits for that found no devices for its claim."""
 
 
-def saw(room: Room, old, new) -> None:
+def saw(fixture: QueueFixture, old, new) -> None:
     """An informer saw a change."""
     for signal in compute_signals(old, new):
-        room.queue.notify(signal)
+        fixture.queue.notify(signal)
 
 
 def held(*devices: str) -> ResourceClaim:
@@ -71,26 +71,26 @@ def device_class(expression: str) -> DeviceClass:
     ids=["the slice appears", "its devices appear", "its pool becomes whole"],
 )
 def test_s11_a_pod_that_was_there_before_its_driver_is_tried_when_the_slice_appears(old, new, while_tried):
-    room = Room()
-    room.queue.add(pod())
-    entry = room.take()
+    fixture = QueueFixture()
+    fixture.queue.add(pod())
+    entry = fixture.take()
     if while_tried:
-        saw(room, old, new)
-        room.queue.requeue(entry, NO_DEVICES)
+        saw(fixture, old, new)
+        fixture.queue.requeue(entry, NO_DEVICES)
     else:
-        room.queue.requeue(entry, NO_DEVICES)
-        saw(room, old, new)
-    assert room.places() == {"backoff": 1}
-    room.clock.advance(1)
-    assert room.take() is entry
+        fixture.queue.requeue(entry, NO_DEVICES)
+        saw(fixture, old, new)
+    assert fixture.places() == {"backoff": 1}
+    fixture.clock.advance(1)
+    assert fixture.take() is entry
 
 
 def test_s11_a_pod_that_waited_for_long_is_tried_at_once():
-    room = Room()
-    entry = room.waiting("a", *NO_DEVICES)
-    room.clock.advance(60)
-    saw(room, None, published("gpu-0"))
-    assert room.take() is entry
+    fixture = QueueFixture()
+    entry = fixture.waiting("a", *NO_DEVICES)
+    fixture.clock.advance(60)
+    saw(fixture, None, published("gpu-0"))
+    assert fixture.take() is entry
 
 
 def made_from_template() -> Pod:
@@ -106,84 +106,84 @@ def test_s12_a_pod_is_tried_when_the_name_of_its_claim_is_recorded(first):
         found = resolve_pending_pod(asked, seen)
         return found if isinstance(found, PluginRejection) else None
 
-    room, before = Room(judge=judge), made_from_template()
+    fixture, before = QueueFixture(judge=judge), made_from_template()
     owner = OwnerRef(api_version="v1", kind="Pod", name="a", uid="uid-a", controller=True)
     metadata = ObjectMeta(name="a-gpu-x7", namespace="ns", uid="2", owner_references=(owner,))
     claim, after = ResourceClaim(metadata=metadata), recorded(before, gpu="a-gpu-x7")
 
     def claim_comes() -> None:
         claims["a-gpu-x7"] = claim
-        saw(room, None, claim)
+        saw(fixture, None, claim)
 
     def name_is_recorded() -> None:
-        room.queue.update(before, after)
-        saw(room, before, after)
+        fixture.queue.update(before, after)
+        saw(fixture, before, after)
 
-    room.queue.add(before)
-    assert room.places() == {"gated": 1}
+    fixture.queue.add(before)
+    assert fixture.places() == {"gated": 1}
     steps = [claim_comes, name_is_recorded]
     for step in steps if first == "claim" else reversed(steps):
-        assert room.places() == {"gated": 1}
+        assert fixture.places() == {"gated": 1}
         step()
-    assert room.places() == {"active": 1}
-    assert room.take().pod is after
+    assert fixture.places() == {"active": 1}
+    assert fixture.take().pod is after
 
 
 def test_s12_a_name_recorded_while_the_pod_is_tried_is_not_lost():
-    room, before = Room(), made_from_template()
-    room.queue.add(before)
-    entry = room.take()
-    room.queue.update(before, recorded(before, gpu="a-gpu-x7"))
-    assert room.queue.requeue(entry, frozenset({Signal(Topic.POD, "ns/a")})) is QueuedPodState.BACKOFF
+    fixture, before = QueueFixture(), made_from_template()
+    fixture.queue.add(before)
+    entry = fixture.take()
+    fixture.queue.update(before, recorded(before, gpu="a-gpu-x7"))
+    assert fixture.queue.requeue(entry, frozenset({Signal(Topic.POD, "ns/a")})) is QueuedPodState.BACKOFF
 
 
 @pytest.mark.parametrize("while_tried", [False, True])
 def test_s13_a_claim_that_is_gone_gives_back_what_it_was_last_seen_with(while_tried):
-    room = Room()
-    room.queue.add(pod())
-    entry = room.take()
+    fixture = QueueFixture()
+    fixture.queue.add(pod())
+    entry = fixture.take()
     if while_tried:
-        saw(room, held("gpu-0"), None)
-        room.queue.requeue(entry, NO_DEVICES)
+        saw(fixture, held("gpu-0"), None)
+        fixture.queue.requeue(entry, NO_DEVICES)
     else:
-        room.queue.requeue(entry, NO_DEVICES)
-        saw(room, held("gpu-0"), None)
-    assert room.places() == {"backoff": 1}
+        fixture.queue.requeue(entry, NO_DEVICES)
+        saw(fixture, held("gpu-0"), None)
+    assert fixture.places() == {"backoff": 1}
 
 
 def test_s13_a_claim_made_anew_under_its_name_gives_back_the_devices_of_the_old_one():
-    room = Room()
-    room.waiting("a", *NO_DEVICES)
+    fixture = QueueFixture()
+    fixture.waiting("a", *NO_DEVICES)
     # To an informer that missed the deletion, another uid is another object: one went, one came.
-    saw(room, held("gpu-0"), None)
-    saw(room, None, replace(held(), metadata=replace(META, uid="2")))
-    assert room.places() == {"backoff": 1}
+    saw(fixture, held("gpu-0"), None)
+    saw(fixture, None, replace(held(), metadata=replace(META, uid="2")))
+    assert fixture.places() == {"backoff": 1}
 
 
 def test_s13_a_claim_that_gave_its_devices_back_before_helps_nobody_by_its_end():
-    room = Room()
-    room.waiting("a", *NO_DEVICES)
-    saw(room, held(), None)
-    assert room.places() == {"unschedulable": 1}
+    fixture = QueueFixture()
+    fixture.waiting("a", *NO_DEVICES)
+    saw(fixture, held(), None)
+    assert fixture.places() == {"unschedulable": 1}
 
 
 @pytest.mark.parametrize("signals", [NO_DEVICES, frozenset({Signal(Topic.CLASS, "gpu")})])
 def test_s14_a_class_that_changes_while_a_pod_is_tried_has_the_pod_tried_again(signals):
-    room = Room()
-    room.queue.add(pod())
-    entry = room.take()
-    saw(room, device_class("false"), device_class("true"))
-    assert room.queue.requeue(entry, signals) is QueuedPodState.BACKOFF
-    room.clock.advance(1)
-    again = room.take()
+    fixture = QueueFixture()
+    fixture.queue.add(pod())
+    entry = fixture.take()
+    saw(fixture, device_class("false"), device_class("true"))
+    assert fixture.queue.requeue(entry, signals) is QueuedPodState.BACKOFF
+    fixture.clock.advance(1)
+    again = fixture.take()
     assert again is entry
-    assert room.queue.requeue(again, signals) is QueuedPodState.WAITING
+    assert fixture.queue.requeue(again, signals) is QueuedPodState.WAITING
 
 
 def test_s14_a_class_that_others_use_wakes_nobody():
-    room = Room()
-    room.queue.add(pod())
-    entry = room.take()
+    fixture = QueueFixture()
+    fixture.queue.add(pod())
+    entry = fixture.take()
     other = replace(META, name="nic")
-    saw(room, None, replace(device_class("true"), metadata=other))
-    assert room.queue.requeue(entry, NO_DEVICES) is QueuedPodState.WAITING
+    saw(fixture, None, replace(device_class("true"), metadata=other))
+    assert fixture.queue.requeue(entry, NO_DEVICES) is QueuedPodState.WAITING

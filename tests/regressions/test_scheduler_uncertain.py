@@ -8,8 +8,8 @@ from dray.client.errors import ServerTimeoutError, ServerUnreachableError
 from dray.client.patches import MergePatch
 from dray.client.transport import TransportRequest
 from tests.contract.controlled import by_name, pod
+from tests.contract.intercepted_transport import InterceptedTransport, RequestGate
 from tests.contract.scheduled import NODE, asks, devices_in, devices_of, exactly, impatient, place
-from tests.contract.unruly import Door, Unruly
 
 __all__ = ["impatient"]
 
@@ -20,7 +20,9 @@ LOST = [
 ]
 
 
-def lose(transport: Unruly, method: str, ending: str, failure: Exception, times: int = 1) -> None:
+def lose(
+    transport: InterceptedTransport, method: str, ending: str, failure: Exception, times: int = 1
+) -> None:
     """Let a write happen without its answer coming back."""
     left = [failure] * times
 
@@ -34,7 +36,7 @@ def lose(transport: Unruly, method: str, ending: str, failure: Exception, times:
 @pytest.mark.parametrize("failure", LOST, ids=["broken", "timeout"])
 async def test_a_binding_whose_answer_got_lost_keeps_its_devices(tmp_path, failure):
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         lose(transport, "POST", "/pods/p/binding", failure)
         async with here.scheduling(client) as scheduler:
             await here.cluster(1, devices=1)
@@ -50,13 +52,13 @@ async def test_a_binding_whose_answer_got_lost_keeps_its_devices(tmp_path, failu
 async def test_devices_whose_answer_got_lost_are_not_promised_again(tmp_path, failure):
     """The watch of claims stands still, so that only the server can tell what became of the write."""
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         async with here.scheduling(client) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(asks(exactly(), name="c", made=False), asks(exactly(), name="d", made=False))
             await here.make(pod("first"))
             await here.until_bound("first")  # everything has been seen
-            transport.event = late = Door("GET", "/resourceclaims")
+            transport.event = late = RequestGate("GET", "/resourceclaims")
             lose(transport, "PUT", "/resourceclaims/c/status", failure)
             await here.make(pod("p", by_name("c")))
             await here.until_bound("p")
@@ -69,16 +71,16 @@ async def test_devices_whose_answer_got_lost_are_not_promised_again(tmp_path, fa
 async def test_a_pod_that_was_bound_unseen_does_not_lose_its_devices_when_it_fits_nowhere(tmp_path):
     """Its node is closed, another has devices, and the scheduler has not seen that it runs already."""
     async with place(WAY, tmp_path) as here:
-        client, transport = here.unruly()
+        client, transport = here.intercept_client()
         lose(transport, "POST", "/pods/p/binding", LOST[0], times=100)
-        transport.before = door = Door("PUT", "/resourceclaims/c/status", most=1)
+        transport.before = gate = RequestGate("PUT", "/resourceclaims/c/status", most=1)
         async with here.scheduling(client) as scheduler:
             await here.cluster(2, devices=0)
             await here.make(devices_of("node-a", "gpu-0"), asks(exactly(), name="c", made=False))
             await here.make(pod("p", by_name("c")))
-            await door.reached.wait()
-            transport.event = late = Door("GET", "/pods")
-            door.open()
+            await gate.reached.wait()
+            transport.event = late = RequestGate("GET", "/pods")
+            gate.open()
             (bound,) = await here.until_bound("p")
             assert bound.spec.node_name == "node-a"
             await here.client.patch(NODE, "node-a", MergePatch({"spec": {"unschedulable": True}}))

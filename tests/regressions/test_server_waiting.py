@@ -41,7 +41,7 @@ async def test_who_stops_waiting_for_a_revision_is_forgotten() -> None:
         following.cancel()
 
 
-async def test_a_cache_that_does_not_follow_is_told_and_not_waited_for(
+async def test_a_cache_that_falls_behind_is_reported_and_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A request waited for ever when the store took writes and did not tell of them."""

@@ -56,8 +56,8 @@ def test_A27_one_choice_of_gates_holds_for_the_objects_and_for_the_search(gate):
     )
     kind = get_kind_by_type(type(page))
     kept = drop_disabled_fields(kind, page, None, gates).object
-    door = AllocatorGateFilter(gates)
-    (admitted,) = door.admit_slices([kept])
+    admission = AllocatorGateFilter(gates)
+    (admitted,) = admission.admit_slices([kept])
     assert drop_disabled_fields(kind, admitted, None, gates).dropped == ()
     assert AllocatorGateFilter(GateSet.from_defaults()).admit_slices([page]) == [page]
 
@@ -65,8 +65,8 @@ def test_A27_one_choice_of_gates_holds_for_the_objects_and_for_the_search(gate):
 def test_A27_lists_that_the_api_keeps_are_matched_as_lists():
     page = published(device("a", numa=[0, 1]), device("b", numa=[1, 2]))
     asked = claim(request("r", 2), match("gpu.example/numa"))
-    door = AllocatorGateFilter(GateSet.from_defaults())
-    assert picked(world(door.admit_slices([page]), *door.admit_claims([asked]))) == ["r=a", "r=b"]
+    admission = AllocatorGateFilter(GateSet.from_defaults())
+    assert picked(world(admission.admit_slices([page]), *admission.admit_claims([asked]))) == ["r=a", "r=b"]
 
 
 def test_A28_searches_on_one_stock_do_not_disturb_each_other():
@@ -85,11 +85,11 @@ def test_A28_searches_on_one_stock_do_not_disturb_each_other():
     running = set(range(len(walks)))
     while running:
         for i in sorted(running):
-            beat = next(walks[i], None)
-            if beat is None:
+            event = next(walks[i], None)
+            if event is None:
                 running.discard(i)
             else:
-                endings[i] = beat
+                endings[i] = event
     assert [answer_of(view, end) for end in endings] == alone
 
 

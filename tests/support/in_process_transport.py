@@ -1,7 +1,7 @@
 """The transport that calls an ASGI application in this process: no sockets, no TLS, no copying.
 
 Theory of operation: a request is one call of the application in the caller's own task. A stream runs the
-application in a task that lives as long as the stream is held; what it sends waits in a short queue, so that
+application in a task that runs as long as the stream is open; what it sends waits in a short queue, so that
 an application that sends faster than anybody reads has to wait too. Who asks is told in the scope, under
 `extensions` as `dray.user`; a server believes that only of a scope without a client's socket.
 """

@@ -59,7 +59,7 @@ async def test_an_application_that_nobody_reads_has_to_wait():
         assert await anext(aiter(stream.chunks)) == b"x"
 
 
-async def test_an_application_is_told_that_its_reader_left():
+async def test_an_application_learns_that_its_reader_left():
     told: list[str] = []
 
     async def app(scope, receive, send):
@@ -76,7 +76,7 @@ async def test_an_application_is_told_that_its_reader_left():
     assert told == ["cancelled"] or told == ["http.disconnect"]
 
 
-async def test_silence_is_noticed_before_and_after_the_head():
+async def test_an_idle_stream_fails_before_and_after_the_response_head():
     async def mute(scope, receive, send):
         await asyncio.Event().wait()
 

@@ -240,7 +240,7 @@ class Rounds:
 
 
 def _told(found: Document) -> bool:
-    """Whether a pod says that there is no room for it."""
+    """Whether a pod reports that no node has enough resources for it."""
     conditions = found["status"].get("conditions", [])
     text = "".join(each.get("message", "") for each in conditions if each["type"] == "PodScheduled")
     return "the most a claim can have" in text or "its driver allows" in text

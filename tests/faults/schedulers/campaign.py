@@ -76,8 +76,8 @@ def _furniture(pools: int) -> Iterator[Document]:
             "spec": {"selectors": [{"cel": {"expression": expression}}]},
         }
     for number in range(4):
-        room = {"cpu": "64", "memory": "64Gi", "pods": "10000"}
-        yield node(f"n{number}") | {"status": {"capacity": room, "allocatable": room}}
+        resources = {"cpu": "64", "memory": "64Gi", "pods": "10000"}
+        yield node(f"n{number}") | {"status": {"capacity": resources, "allocatable": resources}}
     for published in slices(Size(pools=pools, claims=0, kills=0)):
         for device in published["spec"].get("devices", ()):
             device["attributes"] = {"sort": {"string": device["name"].partition("-")[0]}}

@@ -35,7 +35,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def typed(desk: Path, capfd: pytest.CaptureFixture[str]) -> Typed:
-    """Type a command; runs in this process, through the same door as the real one."""
+    """Type a command; runs in this process, through the same entry point as the real one."""
 
     def typing(*arguments: str) -> Result:
         code = run(arguments)

@@ -43,13 +43,13 @@ def served(directory: Path) -> Iterator[Path]:
         loop.close()
 
 
-def through(kubeconfig: Path, story: Callable[[Client], Any]) -> Any:
+def through(kubeconfig: Path, work: Callable[[Client], Any]) -> Any:
     """What somebody does at a server."""
 
     async def told() -> Any:
         client = Client(HttpTransport(load_client_config(str(kubeconfig))))
         try:
-            return await story(client)
+            return await work(client)
         finally:
             await client.close()
 

@@ -141,7 +141,7 @@ def test_what_makes_a_pool_invalid_is_not_always_the_same(typed: Typed, desk: Pa
     assert "its slices disagree on pool.priority: 0 and 1" in ended.out
 
 
-def test_people_are_told_of_some(typed: Typed, desk: Path) -> None:
+def test_text_output_is_limited(typed: Typed, desk: Path) -> None:
     devices = [f"gpu-{number}" for number in range(25)]
     cluster = NODES + SIZED + slice_of("node-a", "gpu-0") + slice_of("node-b", *devices, memory="8Gi")
     (desk / "c.yaml").write_text(cluster + "".join(claim(f"c-{number}", "gpu") for number in range(25)))

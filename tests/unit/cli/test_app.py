@@ -15,7 +15,7 @@ from dray.errors import UnanswerableClaimError
 from tests.unit.cli.conftest import Typed, process
 
 
-def test_the_version_is_told_without_loading_anything_heavy() -> None:
+def test_the_version_is_printed_without_loading_anything_heavy() -> None:
     program = (
         "import sys\n"
         "from dray.cli.app import run\n"
@@ -116,7 +116,7 @@ def test_a_developer_can_ask_for_the_traceback(typed: Typed, monkeypatch: pytest
         typed("gates")
 
 
-def test_nobody_reading_is_no_fault(tmp_path: Path) -> None:
+def test_a_closed_output_is_no_error(tmp_path: Path) -> None:
     broken = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: A}\n---\n" * 2000
     (tmp_path / "many.yaml").write_text(broken)
     running = subprocess.Popen(
@@ -133,7 +133,7 @@ def test_nobody_reading_is_no_fault(tmp_path: Path) -> None:
     assert (running.wait(60), talk) == (141, b"")
 
 
-def test_an_interrupted_process_says_so(tmp_path: Path) -> None:
+def test_an_interrupted_process_prints_it(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
         "from dray.cli import app\n"

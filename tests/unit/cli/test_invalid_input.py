@@ -315,7 +315,7 @@ def test_a_kind_behind_a_closed_gate_is_left_out(typed: Typed, desk: Path) -> No
 # --- much of it ---
 
 
-def test_people_are_told_of_some_and_machines_of_all(typed: Typed, desk: Path) -> None:
+def test_text_output_is_limited_and_json_is_complete(typed: Typed, desk: Path) -> None:
     many = "".join(claim(f"bad-{number}", "gpu", count=-1) for number in range(30))
     (desk / "c.yaml").write_text(SMALL + many)
     ended = typed("allocate", "-f", "c.yaml", "-o", "json")

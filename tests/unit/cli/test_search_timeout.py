@@ -67,11 +67,11 @@ def test_explain_says_how_far_it_came(typed: Typed, hard: str) -> None:
     assert re.search(r"gave up after [0-9.]+ s of work, with at most \d+ of 26 ", ended.out)
     again = typed("explain", "-f", hard, "claim/hard", "--search-timeout", "0.2s", "-o", "json")
     found = json.loads(again.out)
-    (story,) = found["stories"]
-    assert story["outcome"] == "GaveUp"
-    assert story["seconds"] >= 0.2
-    assert 0 < story["mostFound"] < story["wanted"] == WANTED
-    assert story["stuckAt"] == "gpu"
+    (report,) = found["stories"]
+    assert report["outcome"] == "GaveUp"
+    assert report["seconds"] >= 0.2
+    assert 0 < report["mostFound"] < report["wanted"] == WANTED
+    assert report["stuckAt"] == "gpu"
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1s", "soon", "1d", "", "1e3", "nan", "9" * 20])

@@ -56,7 +56,7 @@ async def test_a_version_without_the_kind_is_not_it():
     assert await client_of(serves(api, "v1beta1")).get_served_version(ResourceClaim) == "v1beta1"
 
 
-async def test_a_server_without_the_kind_is_told_with_what_was_expected():
+async def test_a_server_without_the_kind_is_reported_with_what_was_expected():
     with pytest.raises(
         KindNotServedError, match=r"serves resourceclaims in none of `resource\.k8s\.io/v1`, .*1\.32"
     ):
@@ -162,7 +162,7 @@ async def test_a_list_that_expires_even_at_once_is_a_failure():
         await client_of(api).list(ResourceClaim, "default")
 
 
-async def test_documents_of_lists_are_told_what_they_are():
+async def test_items_of_lists_get_their_kind_and_version():
     api = FakeApi()
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"future": 1}}
     api.answer("GET", "/api/v1/pods", Told({"metadata": {}, "items": [pod]}))
@@ -186,7 +186,7 @@ async def test_an_eviction_that_a_budget_forbids_is_not_tried_again():
     assert api.asked[0].document["deleteOptions"]["gracePeriodSeconds"] == 0
 
 
-async def test_how_to_delete_is_told():
+async def test_delete_options_are_sent():
     api = FakeApi()
     success = Told({"kind": "Status", "status": "Success"})
     api.answer("DELETE", "/api/v1/namespaces/default/pods/p", success)
@@ -218,7 +218,7 @@ async def test_writers_say_who_they_are_and_whether_they_mean_it():
     assert api.asked[0].query == {"fieldManager": "me", "dryRun": "All"}
 
 
-async def test_calls_that_make_no_sense_do_not_leave_the_house():
+async def test_calls_that_make_no_sense_are_not_sent():
     api = serves(FakeApi(), "v1")
     client = client_of(api)
     with pytest.raises(ValueError, match=r"`metadata\.namespace` is missing"):

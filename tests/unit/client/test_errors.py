@@ -57,7 +57,7 @@ def test_causes_and_times_to_wait_are_kept():
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"kind":"Other"}', b"\xff\xfe"])
-def test_answers_that_are_no_status_are_told_as_they_are(body):
+def test_responses_that_are_no_status_are_quoted(body):
     failure = parse_api_error(TransportResponse(502, {}, body))
     assert type(failure) is ApiError
     assert failure.message.startswith("the server answered 502")

@@ -88,7 +88,7 @@ async def test_not_repeated(method, outcome):
     assert transport.calls == 1
 
 
-async def test_patience_ends():
+async def test_waiting_ends_after_the_timeout():
     transport = Scripted(*[busy(503)] * 3)
     with pytest.raises(ServiceUnavailableError):
         await RestClient(transport, ClientOptions(max_attempts=3, time_source=Hours().time_source)).call(
@@ -117,7 +117,7 @@ async def test_warnings_of_the_server_are_passed_on():
     assert heard == ['unknown field "spec.x"', "second, with a comma"]
 
 
-async def test_the_server_is_told_who_asks():
+async def test_the_server_gets_the_user_agent():
     api = FakeApi()
     api.answer("GET", "/x", Told({}))
     await RestClient(InProcessTransport(api, "u"), ClientOptions(field_manager="night-shift")).call(

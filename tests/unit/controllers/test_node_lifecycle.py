@@ -79,7 +79,7 @@ class Watch(World):
             self.controllers = controllers
             yield controllers
 
-    async def beat(self, *names: str) -> None:
+    async def renew_leases(self, *names: str) -> None:
         """Let agents give signs of life, and the controllers see them."""
         for name in names:
             spec = {"renewTime": f"2026-01-01T00:00:00.{next(self._numbers):06d}Z"}
@@ -91,13 +91,13 @@ class Watch(World):
                 await self.client.create(made | {"spec": spec})
         await self.settle()
 
-    async def turn(self, seconds: float, *beating: str) -> None:
+    async def turn(self, seconds: float, *renewing: str) -> None:
         """Let time pass in small steps, in which some nodes give signs of life."""
         while seconds > 0:
             step = min(5.0, seconds)
             seconds -= step
             self.clock.advance(step)
-            await self.beat(*beating)
+            await self.renew_leases(*renewing)
 
     async def settle(self) -> None:
         """Let the controllers see everything and do whatever is due."""
@@ -138,7 +138,7 @@ async def test_a_node_that_falls_silent_is_lost_and_comes_back(tmp_path):
         await here.make(node("a"), node("b"))
         mine = {"spec": {"taints": [{"key": "mine", "effect": "PreferNoSchedule"}]}}
         await here.client.patch(Node, "b", MergePatch(mine))
-        await here.beat("a", "b")
+        await here.renew_leases("a", "b")
         await here.turn(35, "a")
         assert await here.taints("b") == [("mine", "PreferNoSchedule")], "not yet"
         await here.turn(15, "a")
@@ -147,7 +147,7 @@ async def test_a_node_that_falls_silent_is_lost_and_comes_back(tmp_path):
         await here.until(lambda: here.ready("b"), lambda ready: ready == "Unknown")
         assert (await here.client.get(Node, "b")).metadata.annotations[READY_BEFORE_ANNOTATION] == "True"
         assert (await here.taints("a"), await here.ready("a")) == ([], "True")
-        await here.beat("b")
+        await here.renew_leases("b")
         await here.until(lambda: here.taints("b"), lambda taints: taints == lost[:1])
         await here.until(lambda: here.ready("b"), lambda ready: ready == "True")
 
@@ -155,7 +155,7 @@ async def test_a_node_that_falls_silent_is_lost_and_comes_back(tmp_path):
 async def test_a_node_that_says_it_is_not_ready_is_kept_free(tmp_path):
     async with watch(tmp_path) as here, here.kept():
         await here.make(node("a", "False"))
-        await here.beat("a")
+        await here.renew_leases("a")
         await here.until_tainted("a", NOT_READY)
         well = StrategicMergePatch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         await here.client.patch(Node, "a", well, subresource="status")
@@ -165,7 +165,7 @@ async def test_a_node_that_says_it_is_not_ready_is_kept_free(tmp_path):
 async def test_a_node_without_a_lease_is_left_alone(tmp_path):
     async with watch(tmp_path) as here, here.kept():
         await here.make(node("simulated", "False"), node("a"))
-        await here.beat("a")
+        await here.renew_leases("a")
         await here.turn(120, "a")
         assert (await here.taints("simulated"), await here.ready("simulated")) == ([], "False")
 
@@ -173,7 +173,7 @@ async def test_a_node_without_a_lease_is_left_alone(tmp_path):
 async def test_a_lease_that_is_taken_away_is_not_renewed(tmp_path):
     async with watch(tmp_path) as here, here.kept():
         await here.make(node("a"))
-        await here.beat("a")
+        await here.renew_leases("a")
         await here.client.delete(LEASE, "a", LEASE_NAMESPACE)
         await here.turn(50)
         await here.until_tainted("a", LOST)
@@ -183,12 +183,12 @@ async def test_when_most_nodes_look_lost_nothing_is_done_and_that_is_said(tmp_pa
     async with watch(tmp_path) as here, here.kept():
         names = [f"n{number}" for number in range(4)]
         await here.make(*(node(name) for name in names))
-        await here.beat(*names)
+        await here.renew_leases(*names)
         await here.turn(300, "n0")
         assert [await here.taints(name) for name in names] == [[], [], [], []]
         said = await here.until(lambda: here.told("NodesLookLost"))
         assert set(said) == {"most nodes send no heartbeats: none of them is marked as unreachable"}
-        await here.beat("n1", "n2")
+        await here.renew_leases("n1", "n2")
         await here.turn(10, "n0", "n1", "n2")
         await here.until_tainted("n3", LOST)
         assert [await here.taints(name) for name in names[:3]] == [[], [], []]
@@ -197,7 +197,7 @@ async def test_when_most_nodes_look_lost_nothing_is_done_and_that_is_said(tmp_pa
 async def test_a_server_that_does_not_answer_makes_no_node_disappear(tmp_path):
     async with watch(tmp_path) as here, here.kept():
         await here.make(node("a"))
-        await here.beat("a")
+        await here.renew_leases("a")
         here.way.deaf = True
         await here.turn(100)
         assert await here.taints("a") == []
@@ -218,7 +218,7 @@ async def test_pods_stay_for_as_long_as_they_endure_and_are_deleted_but_not_gone
         for name, where in {"usual": "a", "loyal": "a", "brief": "a", "elsewhere": "b"}.items():
             await here.bind(name, where)
             await here.end(name, "Running")
-        await here.beat("a", "b")
+        await here.renew_leases("a", "b")
         await here.turn(50, "b")
         await here.until_tainted("a", LOST)
         assert not await here.leaving("brief")
@@ -238,11 +238,11 @@ async def test_pods_of_a_node_that_comes_back_in_time_stay(tmp_path):
     async with watch(tmp_path) as here, here.kept():
         await here.make(node("a"), pod("p"))
         await here.bind("p", "a")
-        await here.beat("a")
+        await here.renew_leases("a")
         await here.turn(50)
         await here.until_tainted("a", LOST)
         await here.turn(200)
-        await here.beat("a")
+        await here.renew_leases("a")
         await here.until_tainted("a", "")
         await here.turn(400, "a")
         assert not await here.leaving("p")
@@ -253,7 +253,7 @@ async def test_no_pod_leaves_a_lost_node_while_most_look_lost(tmp_path):
         names = [f"n{number}" for number in range(5)]
         await here.make(*(node(name) for name in names), pod("p"))
         await here.bind("p", "n4")
-        await here.beat(*names)
+        await here.renew_leases(*names)
         await here.turn(60, *names[:4])
         await here.until_tainted("n4", LOST)
         await here.turn(400, *names[:2])
@@ -267,7 +267,7 @@ async def test_a_pod_leaves_a_node_out_of_service_also_while_most_look_lost(tmp_
         names = [f"n{number}" for number in range(5)]
         await here.make(*(node(name) for name in names), pod("p"))
         await here.bind("p", "n4")
-        await here.beat(*names)
+        await here.renew_leases(*names)
         await here.turn(60, *names[:4])
         await here.until_tainted("n4", LOST)
         await here.turn(400, *names[:2])
@@ -291,11 +291,11 @@ async def test_a_pod_leaves_a_node_out_of_service_also_while_most_look_lost(tmp_
 async def test_a_node_that_is_deleted_while_it_is_asked_about_troubles_nobody(tmp_path):
     async with watch(tmp_path) as here, here.kept():
         await here.make(node("a"), node("b"))
-        await here.beat("a", "b")
+        await here.renew_leases("a", "b")
         asked = asyncio.Event()
         here.way.held = asked
         here.clock.advance(30)
-        await here.beat("b")
+        await here.renew_leases("b")
         await here.client.delete(Node, "a")
         await asyncio.sleep(0.1)
         asked.set()

@@ -51,7 +51,7 @@ async def settled() -> None:
 
 
 def test_what_is_added_often_before_its_turn_is_done_once():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
         for key in ("a", "b", "a", "a"):
             bench.queue.add(key)
@@ -60,11 +60,11 @@ def test_what_is_added_often_before_its_turn_is_done_once():
         assert bench.done == ["a", "b"]
         assert bench.queue.is_idle
 
-    asyncio.run(scene())
+    asyncio.run(check())
 
 
 def test_a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
         gate, at_once, most = asyncio.Event(), 0, 0
 
@@ -89,11 +89,11 @@ def test_a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost():
         assert bench.done == ["a", "a"]
         assert most == 1
 
-    asyncio.run(scene())
+    asyncio.run(check())
 
 
 def test_several_keys_are_worked_on_at_once_but_not_more_than_there_are_workers():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
         gate, begun = asyncio.Event(), []
 
@@ -117,12 +117,12 @@ def test_several_keys_are_worked_on_at_once_but_not_more_than_there_are_workers(
         assert begun == list("abcde")
         assert bench.number("workqueue_work_duration_seconds_sum") == 6
 
-    asyncio.run(scene())
+    asyncio.run(check())
 
 
 @pytest.mark.req("K4816-117", "K3063-179", "K3063-180")
 def test_waits_after_failures_grow_up_to_a_longest_and_are_counted():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
 
         async def work(key: str) -> None:
@@ -152,11 +152,11 @@ def test_waits_after_failures_grow_up_to_a_longest_and_are_counted():
         assert bench.number("workqueue_adds_total") == 15
         assert bench.number("workqueue_queue_duration_seconds_count") == 15
 
-    asyncio.run(scene())
+    asyncio.run(check())
 
 
 def test_an_event_ends_the_wait_after_a_failure():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
 
         async def then() -> None:
@@ -171,11 +171,11 @@ def test_an_event_ends_the_wait_after_a_failure():
 
         await bench.run(bench.note, then)
 
-    asyncio.run(scene())
+    asyncio.run(check())
 
 
 def test_the_earlier_of_two_times_counts():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
 
         async def then() -> None:
@@ -193,11 +193,11 @@ def test_the_earlier_of_two_times_counts():
 
         await bench.run(bench.note, then)
 
-    asyncio.run(scene())
+    asyncio.run(check())
 
 
 def test_what_went_well_begins_with_short_waits_again():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
         for _ in range(6):
             bench.queue.add_rate_limited("a")
@@ -209,11 +209,11 @@ def test_what_went_well_begins_with_short_waits_again():
         bench.queue.add_due()
         assert len(bench.queue) == 1
 
-    asyncio.run(scene())
+    asyncio.run(check())
 
 
 def test_broken_work_ends_the_queue():
-    async def scene() -> None:
+    async def check() -> None:
         bench = Bench()
 
         async def work(key: str) -> None:
@@ -223,4 +223,4 @@ def test_broken_work_ends_the_queue():
         with pytest.raises(ExceptionGroup):
             await bench.queue.run(work, lambda key, failed: None, 1)
 
-    asyncio.run(scene())
+    asyncio.run(check())

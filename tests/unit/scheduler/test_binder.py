@@ -20,27 +20,27 @@ from dray.scheduler.binder import (
     StalePlacementError,
 )
 from tests.unit.placement.claim_objects import claim, having, wanting
-from tests.unit.scheduler.binding import GIVEN, PROTECTED, Scene, run, users
+from tests.unit.scheduler.binder_fixture import GIVEN, PROTECTED, BinderFixture, run, users
 
 
 def test_devices_and_consumer_are_one_write() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        await scene.bind(scene.placed())
-        (written,) = scene.server.writes
+        fixture = BinderFixture(PROTECTED)
+        await fixture.bind(fixture.placed())
+        (written,) = fixture.server.writes
         assert written.status.allocation == GIVEN
         assert users(written) == ["p"]
-        assert scene.server.bound == [("p", "a")]
-        assert not scene.book.has_pending_allocation(PROTECTED)
+        assert fixture.server.bound == [("p", "a")]
+        assert not fixture.book.has_pending_allocation(PROTECTED)
 
     run(play)
 
 
 def test_a_claim_without_its_finalizer_gets_it_before_its_devices() -> None:
     async def play() -> None:
-        scene = Scene(claim())
-        await scene.bind(scene.placed())
-        first, second = scene.server.writes
+        fixture = BinderFixture(claim())
+        await fixture.bind(fixture.placed())
+        first, second = fixture.server.writes
         assert (first.metadata.finalizers, first.status.allocation) == ((FINALIZER,), None)
         assert second.metadata.finalizers == (FINALIZER,)
         assert second.status.allocation == GIVEN
@@ -48,88 +48,88 @@ def test_a_claim_without_its_finalizer_gets_it_before_its_devices() -> None:
     run(play)
 
 
-def test_who_waits_for_its_turn_is_written_with_the_first() -> None:
+def test_waiting_consumers_are_reserved_with_the_first_write() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        await asyncio.gather(*(scene.bind(scene.placed(f"p{number}")) for number in range(5)))
+        fixture = BinderFixture(PROTECTED)
+        await asyncio.gather(*(fixture.bind(fixture.placed(f"p{number}")) for number in range(5)))
         # The first had gone when the others came; they went together.
-        assert len(scene.server.writes) == 2
-        assert sorted(users(scene.server.claims["c"])) == [f"p{number}" for number in range(5)]
-        assert scene.binder._claim_locks == {}
+        assert len(fixture.server.writes) == 2
+        assert sorted(users(fixture.server.claims["c"])) == [f"p{number}" for number in range(5)]
+        assert fixture.binder._claim_locks == {}
 
     run(play)
 
 
-def test_no_more_consumers_than_there_is_room_for() -> None:
+def test_a_claim_gets_no_more_consumers_than_its_limit() -> None:
     async def play() -> None:
         others = tuple(build_consumer(wanting(name=f"o{number}").pod) for number in range(255))
         held = replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN, reserved_for=others))
-        scene = Scene(held)
+        fixture = BinderFixture(held)
         ends = await asyncio.gather(
-            *(scene.bind(scene.placed(f"p{number}")) for number in range(2)), return_exceptions=True
+            *(fixture.bind(fixture.placed(f"p{number}")) for number in range(2)), return_exceptions=True
         )
         assert ends[0] is None
         assert isinstance(ends[1], StalePlacementError)
         assert "has 256 consumers already" in str(ends[1])
-        assert len(scene.server.claims["c"].status.reserved_for) == 256
+        assert len(fixture.server.claims["c"].status.reserved_for) == 256
 
     run(play)
 
 
 def test_a_newer_version_is_read_and_judged_again() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
-        scene.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, labels={"a": "b"})))
-        await scene.bind(placement)
-        assert scene.binder.conflicts == 1
-        assert scene.server.claims["c"].metadata.labels == {"a": "b"}
-        assert scene.server.claims["c"].status.allocation == GIVEN
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
+        fixture.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, labels={"a": "b"})))
+        await fixture.bind(placement)
+        assert fixture.binder.conflicts == 1
+        assert fixture.server.claims["c"].metadata.labels == {"a": "b"}
+        assert fixture.server.claims["c"].status.allocation == GIVEN
 
     run(play)
 
 
-def test_who_is_overtaken_again_and_again_gives_up() -> None:
+def test_a_write_with_endless_conflicts_gives_up() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
-        patch_changes = scene.server.patch_changes
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
+        patch_changes = fixture.server.patch_changes
 
         async def busy(old: ResourceClaim, new: ResourceClaim, **more: str) -> ResourceClaim:
-            scene.server.put(scene.server.claims["c"])
+            fixture.server.put(fixture.server.claims["c"])
             return await patch_changes(old, new, **more)
 
-        scene.server.patch_changes = busy  # type: ignore[method-assign]
+        fixture.server.patch_changes = busy  # type: ignore[method-assign]
         with pytest.raises(StalePlacementError, match="changes faster than it can be written"):
-            await scene.bind(placement)
-        assert scene.binder.conflicts == MAX_WRITE_ATTEMPTS
+            await fixture.bind(placement)
+        assert fixture.binder.conflicts == MAX_WRITE_ATTEMPTS
 
     run(play)
 
 
 def test_a_peer_that_gave_the_claim_devices_in_reach_is_joined() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
         other = having(claim(), "a/d1", where="a").status.allocation
-        scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=other)))
-        await scene.bind(placement)
-        assert scene.server.claims["c"].status.allocation == other
-        assert scene.server.bound == [("p", "a")]
+        fixture.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=other)))
+        await fixture.bind(placement)
+        assert fixture.server.claims["c"].status.allocation == other
+        assert fixture.server.bound == [("p", "a")]
 
     run(play)
 
 
 def test_a_peer_that_gave_the_claim_devices_elsewhere_wins() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
         other = having(claim(), "b/d0", where="b").status.allocation
-        scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=other)))
+        fixture.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=other)))
         with pytest.raises(StalePlacementError, match="got its devices elsewhere, out of reach of a"):
-            await scene.bind(placement)
-        assert scene.server.claims["c"].status.allocation == other
-        assert users(scene.server.claims["c"]) == []
+            await fixture.bind(placement)
+        assert fixture.server.claims["c"].status.allocation == other
+        assert users(fixture.server.claims["c"]) == []
 
     run(play)
 
@@ -144,26 +144,26 @@ def test_what_somebody_else_reserved_is_asked_for_before_the_pod_is_bound() -> N
                 PROTECTED.status, allocation=GIVEN, reserved_for=(build_consumer(wanting(name="p").pod),)
             ),
         )
-        scene = Scene(reserved)
-        await scene.bind(scene.placed())
-        assert scene.server.bound == [("p", "a")]
-        placement = scene.placed()
-        scene.server.put(PROTECTED)
+        fixture = BinderFixture(reserved)
+        await fixture.bind(fixture.placed())
+        assert fixture.server.bound == [("p", "a")]
+        placement = fixture.placed()
+        fixture.server.put(PROTECTED)
         with pytest.raises(StalePlacementError, match="has lost its devices"):
-            await scene.bind(placement)
-        assert (len(scene.server.bound), scene.server.writes) == (1, [])
+            await fixture.bind(placement)
+        assert (len(fixture.server.bound), fixture.server.writes) == (1, [])
 
     run(play)
 
 
-def test_a_refusal_of_the_very_version_is_a_word_about_devices() -> None:
+def test_a_refusal_of_the_current_version_is_about_devices() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
-        scene.server.refusals = [ConflictError(409, {"message": "device d0 is held by ml/other"})]
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
+        fixture.server.refusals = [ConflictError(409, {"message": "device d0 is held by ml/other"})]
         with pytest.raises(StalePlacementError, match="device d0 is held by ml/other"):
-            await scene.bind(placement)
-        assert (scene.server.writes, scene.server.bound) == ([], [])
+            await fixture.bind(placement)
+        assert (fixture.server.writes, fixture.server.bound) == ([], [])
 
     run(play)
 
@@ -171,14 +171,14 @@ def test_a_refusal_of_the_very_version_is_a_word_about_devices() -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_a_claim_that_is_deleted_ends_it(again: bool) -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
-        del scene.server.claims["c"]
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
+        del fixture.server.claims["c"]
         if again:  # another of that name is there already
-            scene.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, uid="new")))
+            fixture.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, uid="new")))
         with pytest.raises(StalePlacementError, match="was deleted"):
-            await scene.bind(placement)
-        assert scene.book.count_pending_allocations() == 0
+            await fixture.bind(placement)
+        assert fixture.book.count_pending_allocations() == 0
 
     run(play)
 
@@ -186,13 +186,13 @@ def test_a_claim_that_is_deleted_ends_it(again: bool) -> None:
 def test_what_one_claim_was_given_goes_back_when_another_fails() -> None:
     async def play() -> None:
         other = replace(claim(name="d"), metadata=replace(claim(name="d").metadata, finalizers=(FINALIZER,)))
-        scene = Scene(PROTECTED, other)
-        placement = scene.placed("p", "c", "d")
-        del scene.server.claims["d"]
+        fixture = BinderFixture(PROTECTED, other)
+        placement = fixture.placed("p", "c", "d")
+        del fixture.server.claims["d"]
         with pytest.raises(StalePlacementError):
-            await scene.bind(placement)
-        assert scene.server.claims["c"].status.allocation is None
-        assert users(scene.server.claims["c"]) == []
+            await fixture.bind(placement)
+        assert fixture.server.claims["c"].status.allocation is None
+        assert users(fixture.server.claims["c"]) == []
 
     run(play)
 
@@ -201,16 +201,16 @@ def test_others_keep_what_they_share_with_one_that_fails() -> None:
     async def play() -> None:
         theirs = build_consumer(wanting(name="other").pod)
         held = replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN, reserved_for=(theirs,)))
-        scene = Scene(held)
-        placement = scene.placed()
-        await scene.binder.bind_claims(placement)
-        assert users(scene.server.claims["c"]) == ["other", "p"]
-        scene.server.pod = placement.pending_pod.pod
-        scene.server.refusals = [ConflictError(409, {})]
+        fixture = BinderFixture(held)
+        placement = fixture.placed()
+        await fixture.binder.bind_claims(placement)
+        assert users(fixture.server.claims["c"]) == ["other", "p"]
+        fixture.server.pod = placement.pending_pod.pod
+        fixture.server.refusals = [ConflictError(409, {})]
         with pytest.raises(ConflictError):
-            await scene.binder.bind_pod(placement)
-        assert users(scene.server.claims["c"]) == ["other"]
-        assert scene.server.claims["c"].status.allocation == GIVEN
+            await fixture.binder.bind_pod(placement)
+        assert users(fixture.server.claims["c"]) == ["other"]
+        assert fixture.server.claims["c"].status.allocation == GIVEN
 
     run(play)
 
@@ -219,38 +219,38 @@ def test_others_keep_what_they_share_with_one_that_fails() -> None:
 @pytest.mark.parametrize(
     "refusal", [NotFoundError(404, {}), ConflictError(409, {}), ServerTimeoutError(504, {})]
 )
-def test_claims_of_a_pod_that_is_out_of_our_hands_are_left_alone(pod: str, refusal: Exception) -> None:
+def test_claims_of_a_pod_that_is_gone_or_bound_are_left_alone(pod: str, refusal: Exception) -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
         mine = placement.pending_pod.pod
         if pod == "elsewhere":
-            scene.server.pod = replace(mine, spec=replace(mine.spec, node_name="b"))
+            fixture.server.pod = replace(mine, spec=replace(mine.spec, node_name="b"))
         elif pod == "another":
-            scene.server.pod = replace(mine, metadata=replace(mine.metadata, uid="new"))
-        await scene.binder.bind_claims(placement)
-        scene.server.refusals = [refusal]
+            fixture.server.pod = replace(mine, metadata=replace(mine.metadata, uid="new"))
+        await fixture.binder.bind_claims(placement)
+        fixture.server.refusals = [refusal]
         with pytest.raises(PodGoneOrBoundError):
-            await scene.binder.bind_pod(placement)
-        assert users(scene.server.claims["c"]) == ["p"]
+            await fixture.binder.bind_pod(placement)
+        assert users(fixture.server.claims["c"]) == ["p"]
 
     run(play)
 
 
 def test_without_an_answer_nothing_is_taken_back_and_the_truth_is_read() -> None:
     async def play() -> None:
-        scene = Scene(PROTECTED)
-        placement = scene.placed()
-        scene.server.refusals = [ServerUnreachableError("no answer")]
+        fixture = BinderFixture(PROTECTED)
+        placement = fixture.placed()
+        fixture.server.refusals = [ServerUnreachableError("no answer")]
         with pytest.raises(ServerUnreachableError):
-            await scene.bind(placement)
-        scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN)))
-        await scene.binder.reread_claims(placement)
-        assert scene.known().status.allocation == GIVEN
-        assert not scene.book.has_pending_allocation(PROTECTED)
-        del scene.server.claims["c"]
-        await scene.binder.reread_claims(placement)
-        assert scene.book.get("ml", "c") is None
+            await fixture.bind(placement)
+        fixture.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN)))
+        await fixture.binder.reread_claims(placement)
+        assert fixture.known().status.allocation == GIVEN
+        assert not fixture.book.has_pending_allocation(PROTECTED)
+        del fixture.server.claims["c"]
+        await fixture.binder.reread_claims(placement)
+        assert fixture.book.get("ml", "c") is None
 
     run(play)
 
@@ -270,71 +270,71 @@ def saying(found: ResourceClaim, condition: str) -> ResourceClaim:
     return replace(found, status=replace(found.status, devices=(row,)))
 
 
-async def waiting() -> tuple[Scene, asyncio.Task[None]]:
+async def waiting() -> tuple[BinderFixture, asyncio.Task[None]]:
     """A pod that waits for its device."""
-    scene, told = Scene(PROTECTED), asyncio.Queue[str]()
-    scene.book.add_pending_allocation(scene.known(), slow(), "uid-p")
-    placement = Placement(wanting(scene.known()), scene.node_state("a"))
-    task = asyncio.create_task(scene.binder.bind_claims(placement, told.put_nowait))
+    fixture, told = BinderFixture(PROTECTED), asyncio.Queue[str]()
+    fixture.book.add_pending_allocation(fixture.known(), slow(), "uid-p")
+    placement = Placement(wanting(fixture.known()), fixture.node_state("a"))
+    task = asyncio.create_task(fixture.binder.bind_claims(placement, told.put_nowait))
     ready = asyncio.create_task(told.get())
     await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
     assert not task.done(), task
     assert ready.result().endswith(" waits for attached")
-    await scene.server.time.turn(0)  # it sleeps now
-    return scene, task
+    await fixture.server.time.advance(0)  # it sleeps now
+    return fixture, task
 
 
-def hear(scene: Scene, found: ResourceClaim) -> None:
+def hear(fixture: BinderFixture, found: ResourceClaim) -> None:
     """The watch tells of a claim."""
-    stored = scene.server.put(found)
-    scene.book.update(stored)
-    scene.binder.notify_claim_changed(stored)
+    stored = fixture.server.put(found)
+    fixture.book.update(stored)
+    fixture.binder.notify_claim_changed(stored)
 
 
 def test_when_devices_were_given_is_noted_for_those_that_have_to_become_ready() -> None:
     async def play() -> None:
-        scene, task = await waiting()
-        written = scene.server.claims["c"].status.allocation
+        fixture, task = await waiting()
+        written = fixture.server.claims["c"].status.allocation
         assert written is not None
         assert written.allocation_timestamp == "2026-01-01T00:00:00Z"
-        hear(scene, saying(scene.server.claims["c"], "attached"))
+        hear(fixture, saying(fixture.server.claims["c"], "attached"))
         await task
-        assert scene.binder._claim_locks == {}
+        assert fixture.binder._claim_locks == {}
 
     run(play)
 
 
 def test_a_device_that_will_not_become_ready_goes_back() -> None:
     async def play() -> None:
-        scene, task = await waiting()
-        hear(scene, saying(scene.server.claims["c"], "broken"))
+        fixture, task = await waiting()
+        hear(fixture, saying(fixture.server.claims["c"], "broken"))
         with pytest.raises(
             DevicesNotReadyError, match=r"claim ml/c: device gpu\.example/a/d0: broken: it says"
         ):
             await task
-        left = scene.server.claims["c"].status
+        left = fixture.server.claims["c"].status
         assert (left.allocation, left.reserved_for, left.devices) == (None, (), ())
 
     run(play)
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_waiting_for_devices_has_a_limit() -> None:
     async def play() -> None:
-        scene, task = await waiting()
-        await scene.server.time.turn(59)
+        fixture, task = await waiting()
+        await fixture.server.time.advance(59)
         assert not task.done()
-        await scene.server.time.turn(1)
+        await fixture.server.time.advance(1)
         with pytest.raises(DevicesNotReadyError, match="waits for attached for more than 60 seconds"):
             await task
-        assert scene.server.claims["c"].status.allocation is None
+        assert fixture.server.claims["c"].status.allocation is None
 
     run(play)
 
 
 def test_a_device_that_is_taken_away_meanwhile_is_not_waited_for() -> None:
     async def play() -> None:
-        scene, task = await waiting()
-        hear(scene, PROTECTED)
+        fixture, task = await waiting()
+        hear(fixture, PROTECTED)
         with pytest.raises(StalePlacementError, match="lost its devices while the pod waited"):
             await task
 

@@ -1,4 +1,4 @@
-"""The overlay: what counts for which node, and what the next photograph shows."""
+"""The overlay: what counts for which node, and what the next snapshot shows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def published(name: str, devices: int = 2, **more: Any) -> ResourceSlice:
     return make.published(*found, name=name, pool=name, **({"node_name": name} | more))
 
 
-def overlay(*nodes: str, door: Any = OPEN) -> SchedulerCache:
-    made = SchedulerCache(door)
+def overlay(*nodes: str, admission: Any = OPEN) -> SchedulerCache:
+    made = SchedulerCache(admission)
     for name in nodes:
         made.update_node(node(name))
         made.update_slice(published(name))
@@ -54,12 +54,12 @@ def cpu(snapshot: ClusterSnapshot, name: str) -> int:
     return snapshot.node_states[name].requests.get("cpu") // 10**9
 
 
-def test_nothing_happened_is_the_same_photograph() -> None:
+def test_nothing_happened_is_the_same_snapshot() -> None:
     here = overlay("a")
     assert here.update_snapshot() is here.update_snapshot()
 
 
-def test_a_sign_of_life_changes_nothing() -> None:
+def test_a_heartbeat_changes_nothing() -> None:
     here = overlay("a")
     before = here.update_snapshot()
     here.update_node(node("a"))
@@ -166,11 +166,11 @@ def test_a_slice_that_moves_to_another_node_is_seen_there_and_no_longer_here() -
     here = overlay("a", "b")
     here.update_snapshot()
     here.update_slice(published("a", node_name="b"))
-    seats = here.update_snapshot().node_states
-    assert [len(seats[name].shape.profiles) for name in "ab"] == [0, 4]
+    states = here.update_snapshot().node_states
+    assert [len(states[name].shape.profiles) for name in "ab"] == [0, 4]
 
 
-def test_slices_pass_the_door() -> None:
+def test_slices_pass_the_gate_filter() -> None:
     closed = SchedulerCache(
         AllocatorGateFilter(GateSet.from_defaults().override({"DRADeviceBindingConditions": False}))
     )
@@ -181,7 +181,7 @@ def test_slices_pass_the_door() -> None:
     assert [content.withheld for content in contents] == [RefusalReason.BINDING_CONDITIONS, None]
 
 
-def test_what_is_given_back_is_heard_and_what_is_taken_is_not() -> None:
+def test_freed_devices_are_reported_and_allocated_ones_are_not() -> None:
     heard: list[str] = []
     here = SchedulerCache(OPEN, on_freed=lambda: heard.append("freed"))
     held = having(claim(), "a/d0", where="a")
@@ -221,7 +221,7 @@ def tainted(snapshot: ClusterSnapshot, name: str) -> int:
 
 
 def test_a_taint_rule_changes_what_only_those_nodes_see_that_see_its_devices() -> None:
-    here = overlay("a", "b", door=GATES)
+    here = overlay("a", "b", admission=GATES)
     before = here.update_snapshot()
     here.update_taint_rule(rule(pool="a", device="d1"))
     seen = here.update_snapshot()
@@ -244,7 +244,7 @@ def test_a_taint_rule_means_nothing_behind_a_closed_gate() -> None:
 
 
 def test_a_taint_rule_that_selects_nothing_here_changes_nothing() -> None:
-    here = overlay("a", door=GATES)
+    here = overlay("a", admission=GATES)
     before = here.update_snapshot()
     here.update_taint_rule(rule(driver="another.example.com"))
     assert here.update_snapshot() is before

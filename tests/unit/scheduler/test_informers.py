@@ -19,25 +19,27 @@ from dray.scheduler.informers import SchedulerInformers
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queueing_hints import CAPACITY_FREED, DEVICES_CHANGED, NODES_CHANGED
 from tests.brute import builders as make
-from tests.contract.unruly import Unruly
+from tests.contract.intercepted_transport import InterceptedTransport
 from tests.property.test_placement_law import OPEN
 from tests.unit.placement.claim_objects import claim, having
 from tests.unit.placement.pods_and_nodes import node
-from tests.unit.scheduler.waiting import pod
+from tests.unit.scheduler.queue_fixture import pod
 
 
-class Scene:
-    """Sights without a server: tests put objects on the shelves of the informers."""
+class InformersFixture:
+    """Informers without a server: tests put objects on the shelves of the informers."""
 
     def __init__(self) -> None:
-        client = Client(cast(Unruly, None))
+        client = Client(cast(InterceptedTransport, None))
         self.overlay = SchedulerCache(OPEN)
         self.queue = SchedulingQueue(TimeSource(ManualClock()))
         self.binder = Binder(client, self.overlay.claims)
-        self.sights = SchedulerInformers(client, self.overlay, self.queue, self.binder, frozenset({"dray"}))
+        self.informers = SchedulerInformers(
+            client, self.overlay, self.queue, self.binder, frozenset({"dray"})
+        )
         self.left: list[str] = []
-        self.sights.on_pod_dropped = self.left.append
-        self.sights._register_listeners()
+        self.informers.on_pod_dropped = self.left.append
+        self.informers._register_listeners()
         self.heard: list[tuple[Signal, int, int]] = []
         """Each signal, with how many nodes and claims the overlay knew when it came."""
         self.queue.notify = self.wake  # type: ignore[method-assign]
@@ -58,7 +60,7 @@ class Scene:
 
     def see(self, informer: str, *objects: object) -> None:
         """What an informer sees, one after the other; None: it is gone."""
-        shelf = getattr(self.sights, informer)._indexer
+        shelf = getattr(self.informers, informer)._indexer
         before = None
         for found in objects:
             for listener in shelf._listeners:
@@ -71,40 +73,40 @@ class Scene:
             before = found or before
 
 
-def test_the_overlay_knows_of_a_node_before_the_queue_hears() -> None:
-    scene = Scene()
-    scene.see("nodes", node("a"), None)
-    assert scene.heard == [(NODES_CHANGED, 1, 0)]
-    assert not scene.overlay.has_node("a")
+def test_the_cache_has_a_node_before_the_queue_is_notified() -> None:
+    fixture = InformersFixture()
+    fixture.see("nodes", node("a"), None)
+    assert fixture.heard == [(NODES_CHANGED, 1, 0)]
+    assert not fixture.overlay.has_node("a")
 
 
 def test_a_node_that_only_says_what_it_has_may_grow_too() -> None:
-    scene = Scene()
+    fixture = InformersFixture()
     small, large = (
         replace(bare, status=replace(bare.status, capacity=bare.status.allocatable, allocatable={}))
         for bare in (node("a", {"cpu": "1"}), node("a", {"cpu": "2"}))
     )
-    scene.see("nodes", small, large, small)
-    assert scene.signals() == [NODES_CHANGED, NODES_CHANGED]
+    fixture.see("nodes", small, large, small)
+    assert fixture.signals() == [NODES_CHANGED, NODES_CHANGED]
 
 
-def test_a_claim_is_known_before_anybody_hears_and_its_binder_hears_of_its_end() -> None:
-    scene = Scene()
+def test_the_cache_has_a_claim_before_the_queue_is_notified_and_the_binder_learns_of_its_deletion() -> None:
+    fixture = InformersFixture()
     held = having(claim(), "a/d0", where="a")
-    scene.see("claims", claim(), held, None)
+    fixture.see("claims", claim(), held, None)
     about = Signal(Topic.CLAIM, "ml/c")
-    assert {signal for signal, *_ in scene.heard} == {about, DEVICES_CHANGED}
-    assert scene.heard[0] == (about, 0, 1)
-    assert scene.heard[-1][1:] == (0, 0)
-    assert scene.binder_heard == ["c", "c", "c"]
+    assert {signal for signal, *_ in fixture.heard} == {about, DEVICES_CHANGED}
+    assert fixture.heard[0] == (about, 0, 1)
+    assert fixture.heard[-1][1:] == (0, 0)
+    assert fixture.binder_heard == ["c", "c", "c"]
 
 
 def test_slices_and_classes() -> None:
-    scene = Scene()
-    scene.see("slices", make.published(make.device("d0")), None)
-    assert scene.signals() == [DEVICES_CHANGED, DEVICES_CHANGED]
-    scene.see("classes", make.device_class("x"), None)
-    assert scene.signals() == [Signal(Topic.CLASS, "x")]
+    fixture = InformersFixture()
+    fixture.see("slices", make.published(make.device("d0")), None)
+    assert fixture.signals() == [DEVICES_CHANGED, DEVICES_CHANGED]
+    fixture.see("classes", make.device_class("x"), None)
+    assert fixture.signals() == [Signal(Topic.CLASS, "x")]
 
 
 def ours(name: str = "a", **spec: object) -> Pod:
@@ -112,27 +114,27 @@ def ours(name: str = "a", **spec: object) -> Pod:
 
 
 def test_a_pod_of_ours_waits_until_it_has_its_node() -> None:
-    scene = Scene()
-    scene.see("nodes", node("n"))
-    scene.see("pods", ours(), ours(node_name="n"))
-    assert len(scene.queue) == 0
-    assert scene.left == ["uid-a"]
-    assert scene.overlay.update_snapshot().node_states["n"].requests.get("pods") == 10**9
+    fixture = InformersFixture()
+    fixture.see("nodes", node("n"))
+    fixture.see("pods", ours(), ours(node_name="n"))
+    assert len(fixture.queue) == 0
+    assert fixture.left == ["uid-a"]
+    assert fixture.overlay.update_snapshot().node_states["n"].requests.get("pods") == 10**9
 
 
 def test_a_pod_that_is_gone_is_forgotten_everywhere() -> None:
-    scene = Scene()
-    scene.see("nodes", node("n"))
-    scene.see("pods", ours(node_name="n"), None)
-    assert scene.signals()[-1] == CAPACITY_FREED
-    assert scene.overlay.update_snapshot().node_states["n"].requests.get("pods") == 0
-    scene.see("pods", ours("b"), None)
-    assert len(scene.queue) == 0
-    assert "uid-b" in scene.left
+    fixture = InformersFixture()
+    fixture.see("nodes", node("n"))
+    fixture.see("pods", ours(node_name="n"), None)
+    assert fixture.signals()[-1] == CAPACITY_FREED
+    assert fixture.overlay.update_snapshot().node_states["n"].requests.get("pods") == 0
+    fixture.see("pods", ours("b"), None)
+    assert len(fixture.queue) == 0
+    assert "uid-b" in fixture.left
 
 
 @pytest.mark.parametrize(("name", "waits"), [("dray", 1), ("another", 0), ("", 0)])
 def test_only_pods_that_name_this_scheduler_wait(name: str, waits: int) -> None:
-    scene = Scene()
-    scene.see("pods", ours(scheduler_name=name))
-    assert len(scene.queue) == waits
+    fixture = InformersFixture()
+    fixture.see("pods", ours(scheduler_name=name))
+    assert len(fixture.queue) == waits

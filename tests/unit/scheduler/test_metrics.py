@@ -13,7 +13,7 @@ from dray.scheduler import metrics
 from dray.scheduler.metrics import METRIC_DEFINITIONS, AttemptResult, SchedulerMetrics
 from dray.scheduler.queue import SchedulingQueue
 from dray.telemetry.metrics import MetricType
-from tests.unit.scheduler.waiting import pod
+from tests.unit.scheduler.queue_fixture import pod
 
 DEVICES = Signal(Topic.DEVICES)
 
@@ -39,7 +39,7 @@ class Place:
         return {name: value(self.numbers, metrics.PENDING_PODS, queue=name) for name in names}
 
 
-def test_pending_pods_are_told_by_queue():
+def test_pending_pods_are_counted_by_queue():
     place = Place()
     for name in "abcd":
         place.queue.add(pod(name))
@@ -53,7 +53,7 @@ def test_pending_pods_are_told_by_queue():
     assert value(place.numbers, metrics.IN_FLIGHT_PODS) == 1
 
 
-def test_pods_that_a_plugin_refused_are_told_by_plugin():
+def test_refused_pods_are_counted_by_plugin():
     place = Place()
     place.queue.add(pod("a"))
     entry = place.queue.pop_ready()
@@ -65,7 +65,7 @@ def test_pods_that_a_plugin_refused_are_told_by_plugin():
     assert value(place.numbers, metrics.UNSCHEDULABLE_PODS, plugin="DynamicResources", profile="dray") is None
 
 
-def test_what_brought_a_pod_into_a_queue_is_told():
+def test_incoming_pods_are_counted_by_event():
     place = Place()
     place.queue.add(pod("a"))
     entry = place.queue.pop_ready()
@@ -136,7 +136,7 @@ def test_the_names_are_those_of_kube_scheduler_or_our_own():
 
 
 @pytest.mark.parametrize("row", METRIC_DEFINITIONS.values(), ids=lambda row: row.name)
-def test_rows_are_whole(row):
+def test_metric_definitions_are_complete(row):
     assert row.name.endswith("_total") == (row.type is MetricType.COUNTER)
     assert bool(row.buckets) == (row.type is MetricType.HISTOGRAM)
     assert list(row.buckets) == sorted(set(row.buckets))

@@ -139,7 +139,7 @@ SCHEDULED = PodCondition(type="PodScheduled", status="False")
 ROWS = [
     ("a node came", None, node(), {NODES_CHANGED}),
     ("a node went", node(), None, set()),
-    ("a node said it lives", node(BUSY, cpu="1"), seen_later(node(BUSY, cpu="1")), set()),
+    ("a node renewed its heartbeat", node(BUSY, cpu="1"), seen_later(node(BUSY, cpu="1")), set()),
     ("a node has other labels", node(), node(labels={"disk": "ssd"}), {NODES_CHANGED}),
     ("a node lost a taint", node(BUSY, TIRED), node(TIRED), {NODES_CHANGED}),
     ("a node got a taint", node(BUSY), node(BUSY, TIRED), set()),

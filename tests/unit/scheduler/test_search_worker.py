@@ -29,7 +29,7 @@ class Ticking:
         return self.now
 
 
-class Scene:
+class WorkerFixture:
     """A plugin whose decisions have no time, and a worker."""
 
     def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
@@ -51,76 +51,78 @@ class Scene:
         await self.worker.wait(self.ask(subject), is_stale)
 
 
-def played(play: Callable[[Scene], Awaitable[None]], busy: Callable[[], bool] = lambda: False) -> Scene:
+def played(
+    play: Callable[[WorkerFixture], Awaitable[None]], busy: Callable[[], bool] = lambda: False
+) -> WorkerFixture:
     """Run something beside a worker."""
 
-    async def run() -> Scene:
-        scene = Scene(busy)
-        working = asyncio.create_task(scene.worker.run())
+    async def run() -> WorkerFixture:
+        fixture = WorkerFixture(busy)
+        working = asyncio.create_task(fixture.worker.run())
         try:
             async with asyncio.timeout(30):
-                await play(scene)
+                await play(fixture)
         finally:
             working.cancel()
-        return scene
+        return fixture
 
     return asyncio.run(run())
 
 
 def test_a_pod_is_woken_as_soon_as_devices_are_found() -> None:
-    async def play(scene: Scene) -> None:
-        await scene.wait(wanting(MANY))
-        assert scene.searches.ending_counts == {"Solved": 1}
-        assert scene.searches.unfinished == 0, "nobody waits for the other nodes"
+    async def play(fixture: WorkerFixture) -> None:
+        await fixture.wait(wanting(MANY))
+        assert fixture.searches.ending_counts == {"Solved": 1}
+        assert fixture.searches.unfinished == 0, "nobody waits for the other nodes"
 
     played(play)
 
 
 def test_where_nodes_are_ranked_all_searches_are_waited_for() -> None:
-    async def play(scene: Scene) -> None:
-        await scene.wait(wanting(RANKED))
-        assert scene.searches.ending_counts == {"Solved": 3}
+    async def play(fixture: WorkerFixture) -> None:
+        await fixture.wait(wanting(RANKED))
+        assert fixture.searches.ending_counts == {"Solved": 3}
 
     played(play)
 
 
 def test_pods_that_ask_the_same_share_their_searches() -> None:
-    async def play(scene: Scene) -> None:
+    async def play(fixture: WorkerFixture) -> None:
         async with asyncio.TaskGroup() as tasks:
             for name in "pqr":
-                tasks.create_task(scene.wait(wanting(RANKED, name=name)))
+                tasks.create_task(fixture.wait(wanting(RANKED, name=name)))
             await asyncio.sleep(0)
-            assert scene.worker.waiting == 3
-        assert scene.worker.waiting == 0
-        assert scene.searches.ending_counts == {"Solved": 3}
+            assert fixture.worker.waiting == 3
+        assert fixture.worker.waiting == 0
+        assert fixture.searches.ending_counts == {"Solved": 3}
 
     played(play)
 
 
 def test_nobody_works_for_a_pod_that_does_not_wait_any_more() -> None:
-    async def play(scene: Scene) -> None:
-        waiting = asyncio.create_task(scene.wait(wanting(RANKED)))
-        while not scene.searches.total_seconds:
+    async def play(fixture: WorkerFixture) -> None:
+        waiting = asyncio.create_task(fixture.wait(wanting(RANKED)))
+        while not fixture.searches.total_seconds:
             await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
-        spent = scene.searches.total_seconds
+        spent = fixture.searches.total_seconds
         for _ in range(50):
             await asyncio.sleep(0)
-        assert scene.searches.total_seconds == spent
-        assert (scene.searches.unfinished, scene.worker.waiting) == (0, 0)
+        assert fixture.searches.total_seconds == spent
+        assert (fixture.searches.unfinished, fixture.worker.waiting) == (0, 0)
 
     played(play)
 
 
 def test_what_a_decision_left_behind_is_forgotten_unless_somebody_waits() -> None:
-    async def play(scene: Scene) -> None:
-        waiting = asyncio.create_task(scene.wait(wanting(RANKED)))
+    async def play(fixture: WorkerFixture) -> None:
+        waiting = asyncio.create_task(fixture.wait(wanting(RANKED)))
         await asyncio.sleep(0)
-        scene.ask(wanting(MANY, name="q"))
-        scene.worker.drop_unwanted_searches()
-        assert scene.searches.list_open_queries() == (
-            scene.plugin.get_query(wanting(RANKED), scene.snapshot),
+        fixture.ask(wanting(MANY, name="q"))
+        fixture.worker.drop_unwanted_searches()
+        assert fixture.searches.list_open_queries() == (
+            fixture.plugin.get_query(wanting(RANKED), fixture.snapshot),
         )
         await waiting
 
@@ -130,13 +132,13 @@ def test_what_a_decision_left_behind_is_forgotten_unless_somebody_waits() -> Non
 def test_a_pod_is_woken_when_what_it_was_judged_by_is_old() -> None:
     asked: list[float] = []
 
-    async def play(scene: Scene) -> None:
+    async def play(fixture: WorkerFixture) -> None:
         def is_stale() -> bool:
-            asked.append(scene.searches.total_seconds)
+            asked.append(fixture.searches.total_seconds)
             return len(asked) > 1
 
-        await scene.wait(wanting(RANKED), is_stale)
-        assert scene.searches.ending_counts["Solved"] < 3
+        await fixture.wait(wanting(RANKED), is_stale)
+        assert fixture.searches.ending_counts["Solved"] < 3
 
     played(play)
     first, second = asked
@@ -147,14 +149,14 @@ def test_a_pod_is_woken_when_what_it_was_judged_by_is_old() -> None:
 def test_pods_that_can_be_placed_get_as_much_time_as_a_slice_had() -> None:
     turns: list[float] = []
 
-    async def play(scene: Scene) -> None:
+    async def play(fixture: WorkerFixture) -> None:
         async def place_others() -> None:
             while True:
-                turns.append(scene.searches.total_seconds)
+                turns.append(fixture.searches.total_seconds)
                 await asyncio.sleep(0)
 
         others = asyncio.create_task(place_others())
-        await scene.wait(wanting(RANKED))
+        await fixture.wait(wanting(RANKED))
         others.cancel()
 
     played(play)

@@ -6,7 +6,7 @@ import pytest
 
 from dray.placement.rejections import Signal, Topic
 from dray.scheduler.signal_index import SignalLog, WaitingPodIndex
-from tests.unit.scheduler.waiting import DEVICES, ROOM, Room, pod
+from tests.unit.scheduler.queue_fixture import DEVICES, RESOURCES, QueueFixture, pod
 
 MANY = 10_000
 
@@ -15,7 +15,7 @@ def claim(number: int) -> Signal:
     return Signal(Topic.CLAIM, f"ns/{number}")
 
 
-def test_whoever_is_woken_is_in_no_row_any_more():
+def test_a_woken_pod_is_in_no_row_any_more():
     sleepers = WaitingPodIndex()
     sleepers.add("a", frozenset({DEVICES, claim(1), Signal(Topic.CLAIM)}))
     sleepers.add("b", frozenset({DEVICES}))
@@ -52,41 +52,41 @@ def test_what_is_forgotten_may_have_happened():
         heard.append(claim(number))
     late = heard.sequence
     assert len(heard._last) <= 101
-    assert heard.has_since(early, {ROOM})
+    assert heard.has_since(early, {RESOURCES})
     assert not heard.has_since(early, set())
-    assert not heard.has_since(late, {ROOM, claim(0), claim(999)})
+    assert not heard.has_since(late, {RESOURCES, claim(0), claim(999)})
     assert heard.has_since(late - 5, {claim(999)})
     assert not heard.has_since(late - 5, {claim(0)})
 
 
-def crowd(*common: Signal) -> tuple[Room, list[str]]:
+def crowd(*common: Signal) -> tuple[QueueFixture, list[str]]:
     """Many pods that wait, each for a claim of its own and what is common to all; and who is judged."""
     judged: list[str] = []
-    room = Room(judge=lambda asked: judged.append(asked.metadata.name))
+    fixture = QueueFixture(judge=lambda asked: judged.append(asked.metadata.name))
     for number in range(MANY):
-        room.queue.add(pod(f"{number}"))
+        fixture.queue.add(pod(f"{number}"))
     for number in range(MANY):
-        entry = room.take()
+        entry = fixture.take()
         assert entry.pod.metadata.name == f"{number}"
-        room.queue.requeue(entry, frozenset({claim(number), *common}))
+        fixture.queue.requeue(entry, frozenset({claim(number), *common}))
     judged.clear()
-    room.moves.clear()
-    return room, judged
+    fixture.moves.clear()
+    return fixture, judged
 
 
 def test_a_burst_of_signals_moves_everybody_once():
-    room, judged = crowd(DEVICES)
+    fixture, judged = crowd(DEVICES)
     for _ in range(1000):
-        room.queue.notify(DEVICES)
-    assert len(judged) == len(room.moves) == MANY
-    assert room.places() == {"backoff": MANY}
+        fixture.queue.notify(DEVICES)
+    assert len(judged) == len(fixture.moves) == MANY
+    assert fixture.places() == {"backoff": MANY}
 
 
 @pytest.mark.parametrize("number", [0, MANY - 1])
 def test_a_signal_about_one_claim_looks_at_nobody_else(number):
-    room, judged = crowd()
+    fixture, judged = crowd()
     for _ in range(1000):
-        room.queue.notify(claim(number))
-        room.queue.notify(DEVICES)
+        fixture.queue.notify(claim(number))
+        fixture.queue.notify(DEVICES)
     assert judged == [f"{number}"]
-    assert room.places() == {"backoff": 1, "unschedulable": MANY - 1}
+    assert fixture.places() == {"backoff": 1, "unschedulable": MANY - 1}

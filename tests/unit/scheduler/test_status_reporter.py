@@ -32,23 +32,23 @@ from dray.scheduler.status_reporter import (
     REPORT_DELAY_SECONDS,
     SchedulingStatusReporter,
 )
-from tests.contract.turned import Turned
 from tests.property.test_placement_law import OPEN
+from tests.support.manual_time import ManualTime
 from tests.unit.placement.claim_objects import claim, cluster, devices_only, wanting
-from tests.unit.scheduler.waiting import pod
+from tests.unit.scheduler.queue_fixture import pod
 
 
-class Scene:
-    """A teller with a clock that is turned by hand, one pod, and what was written and recorded."""
+class ReporterFixture:
+    """A reporter with a clock that is turned by hand, one pod, and what was written and recorded."""
 
     def __init__(self) -> None:
-        self.time = Turned()
+        self.time = ManualTime()
         self.pod: Pod | None = replace(pod(), metadata=replace(pod().metadata, resource_version="7"))
         self.written: list[dict[str, Any]] = []
         self.recorded: list[str] = []
         self.failures: list[Exception] = []
         self.options = ClientOptions(time_source=self.time.time_source)
-        self.teller = SchedulingStatusReporter(
+        self.reporter = SchedulingStatusReporter(
             cast(Client, self), cast(EventRecorder, self), OPEN, lambda _pod: self.pod
         )
         assert self.pod is not None
@@ -75,115 +75,115 @@ class Scene:
         self.pod = replace(self.pod, status=replace(self.pod.status, conditions=(said,)))
 
 
-def played(play: Callable[[Scene], Coroutine[Any, Any, None]]) -> Scene:
-    async def run() -> Scene:
-        scene = Scene()
-        running = asyncio.create_task(scene.teller.run())
-        await scene.time.turn(0)
-        await play(scene)
+def played(play: Callable[[ReporterFixture], Coroutine[Any, Any, None]]) -> ReporterFixture:
+    async def run() -> ReporterFixture:
+        fixture = ReporterFixture()
+        running = asyncio.create_task(fixture.reporter.run())
+        await fixture.time.advance(0)
+        await play(fixture)
         running.cancel()
         await asyncio.wait([running])
         assert running.cancelled()
-        return scene
+        return fixture
 
     return asyncio.run(run())
 
 
-NO = PluginRejection("Stub", "no room")
+NO = PluginRejection("Stub", "no fixture")
 
 
-def test_a_pod_is_told_when_it_has_waited_a_while() -> None:
-    async def play(scene: Scene) -> None:
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(REPORT_DELAY_SECONDS / 2)
-        assert scene.written == []
-        await scene.time.turn(REPORT_DELAY_SECONDS / 2)
+def test_a_pod_gets_its_condition_after_it_has_waited_a_while() -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(REPORT_DELAY_SECONDS / 2)
+        assert fixture.written == []
+        await fixture.time.advance(REPORT_DELAY_SECONDS / 2)
 
-    scene = played(play)
-    (written,) = scene.written
+    fixture = played(play)
+    (written,) = fixture.written
     assert written["metadata"] == {"uid": "uid-a", "resourceVersion": "7"}
     (said,) = written["status"]["conditions"]
     assert (said["type"], said["status"], said["reason"], said["message"]) == (
         "PodScheduled",
         "False",
         "Unschedulable",
-        "no room",
+        "no fixture",
     )
-    assert scene.recorded == ["no room"]
-    assert scene.entry.message == "no room"
+    assert fixture.recorded == ["no fixture"]
+    assert fixture.entry.message == "no fixture"
 
 
-@pytest.mark.parametrize(("held", "told"), [(True, ["no room"]), (False, [])])
-def test_a_pod_that_is_being_tried_is_told_only_when_it_is_held_up_there(held: bool, told: list[str]) -> None:
-    async def play(scene: Scene) -> None:
-        scene.entry.state = QueuedPodState.TRYING
-        scene.teller.enqueue(scene.entry, NO, in_flight=held)
-        await scene.time.turn(1)
+@pytest.mark.parametrize(("held", "told"), [(True, ["no fixture"]), (False, [])])
+def test_a_pod_in_flight_gets_a_condition_only_when_it_waits_there(held: bool, told: list[str]) -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.entry.state = QueuedPodState.TRYING
+        fixture.reporter.enqueue(fixture.entry, NO, in_flight=held)
+        await fixture.time.advance(1)
 
     assert played(play).recorded == told
 
 
 def test_the_last_refusal_counts_and_does_not_start_the_wait_anew() -> None:
-    async def play(scene: Scene) -> None:
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(REPORT_DELAY_SECONDS - 0.1)
-        scene.teller.enqueue(scene.entry, PluginRejection("Stub", "something else"))
-        await scene.time.turn(0.1)
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(REPORT_DELAY_SECONDS - 0.1)
+        fixture.reporter.enqueue(fixture.entry, PluginRejection("Stub", "something else"))
+        await fixture.time.advance(0.1)
 
     assert played(play).recorded == ["something else"]
 
 
-def test_a_pod_that_has_its_node_meanwhile_is_not_told() -> None:
-    async def play(scene: Scene) -> None:
-        scene.teller.enqueue(scene.entry, NO)
-        scene.teller.forget(scene.entry.uid)
-        await scene.time.turn(1)
-        scene.teller.enqueue(scene.entry, NO)
-        scene.entry.state = QueuedPodState.DONE
-        await scene.time.turn(1)
-        scene.entry.state = QueuedPodState.WAITING
-        assert scene.pod is not None
-        scene.pod = replace(scene.pod, spec=replace(scene.pod.spec, node_name="n"))
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(1)
-        scene.pod = None
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(1)
+def test_a_pod_that_has_its_node_meanwhile_gets_no_condition() -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.reporter.enqueue(fixture.entry, NO)
+        fixture.reporter.forget(fixture.entry.uid)
+        await fixture.time.advance(1)
+        fixture.reporter.enqueue(fixture.entry, NO)
+        fixture.entry.state = QueuedPodState.DONE
+        await fixture.time.advance(1)
+        fixture.entry.state = QueuedPodState.WAITING
+        assert fixture.pod is not None
+        fixture.pod = replace(fixture.pod, spec=replace(fixture.pod.spec, node_name="n"))
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(1)
+        fixture.pod = None
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(1)
 
-    scene = played(play)
-    assert (scene.written, scene.recorded) == ([], [])
+    fixture = played(play)
+    assert (fixture.written, fixture.recorded) == ([], [])
 
 
 def test_what_a_pod_says_already_is_not_said_again() -> None:
-    async def play(scene: Scene) -> None:
-        scene.says("no room")
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(1)
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.says("no fixture")
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(1)
 
-    scene = played(play)
-    assert (scene.written, scene.recorded) == ([], [])
+    fixture = played(play)
+    assert (fixture.written, fixture.recorded) == ([], [])
 
 
 @pytest.mark.parametrize(("status", "since"), [("False", "then"), ("True", "2026-01-01T00:00:00Z")])
 def test_since_when_it_waits_stays(status: str, since: str) -> None:
-    async def play(scene: Scene) -> None:
-        scene.says("something else", status)
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(REPORT_DELAY_SECONDS)
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.says("something else", status)
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(REPORT_DELAY_SECONDS)
 
     (written,) = played(play).written
     assert written["status"]["conditions"][0]["lastTransitionTime"] == since
 
 
 def test_a_newer_version_is_waited_for() -> None:
-    async def play(scene: Scene) -> None:
-        scene.failures = [ConflictError(409, {})]
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(REPORT_DELAY_SECONDS)
-        assert scene.written == []
-        assert scene.pod is not None
-        scene.pod = replace(scene.pod, metadata=replace(scene.pod.metadata, resource_version="8"))
-        await scene.time.turn(1)
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.failures = [ConflictError(409, {})]
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(REPORT_DELAY_SECONDS)
+        assert fixture.written == []
+        assert fixture.pod is not None
+        fixture.pod = replace(fixture.pod, metadata=replace(fixture.pod.metadata, resource_version="8"))
+        await fixture.time.advance(1)
 
     (written,) = played(play).written
     assert written["metadata"]["resourceVersion"] == "8"
@@ -192,30 +192,30 @@ def test_a_newer_version_is_waited_for() -> None:
 @pytest.mark.parametrize(
     "failure", [ServerUnreachableError("no answer"), ConflictError(409, {}), ServerTimeoutError(504, {})]
 )
-def test_what_nobody_heard_is_said_again(failure: Exception) -> None:
-    async def play(scene: Scene) -> None:
-        scene.failures = [failure] * 4
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(REPORT_DELAY_SECONDS)
-        assert scene.recorded == []
+def test_a_report_that_could_not_be_written_is_written_again(failure: Exception) -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.failures = [failure] * 4
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(REPORT_DELAY_SECONDS)
+        assert fixture.recorded == []
         for _ in range(40):
-            await scene.time.turn(0.1)
+            await fixture.time.advance(0.1)
 
-    assert played(play).recorded == ["no room"]
+    assert played(play).recorded == ["no fixture"]
 
 
 @pytest.mark.parametrize("failure", [NotFoundError(404, {}), ForbiddenError(403, {})])
 def test_what_may_not_be_said_is_said_with_the_next_refusal(failure: Exception) -> None:
-    async def play(scene: Scene) -> None:
-        scene.failures = [failure]
-        scene.teller.enqueue(scene.entry, NO)
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.failures = [failure]
+        fixture.reporter.enqueue(fixture.entry, NO)
         for _ in range(40):
-            await scene.time.turn(0.1)
-        assert scene.recorded == []
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(1)
+            await fixture.time.advance(0.1)
+        assert fixture.recorded == []
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(1)
 
-    assert played(play).recorded == ["no room"]
+    assert played(play).recorded == ["no fixture"]
 
 
 def refused() -> Unschedulable:
@@ -225,10 +225,10 @@ def refused() -> Unschedulable:
     return found
 
 
-def test_a_refusal_is_told_in_the_words_of_the_explanation() -> None:
-    async def play(scene: Scene) -> None:
-        scene.teller.enqueue(scene.entry, refused())
-        await scene.time.turn(1)
+def test_the_condition_has_the_text_of_the_explanation() -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.reporter.enqueue(fixture.entry, refused())
+        await fixture.time.advance(1)
 
     assert played(play).recorded == [explain_unschedulable(refused(), OPEN)]
 
@@ -239,38 +239,38 @@ def test_an_explanation_that_fails_harms_nobody(monkeypatch: pytest.MonkeyPatch)
 
     broken: list[str] = []
 
-    async def play(scene: Scene) -> None:
+    async def play(fixture: ReporterFixture) -> None:
         monkeypatch.setattr(status_reporter, "build_explanation", fails)
-        scene.teller.on_failure = lambda entry, _why: broken.append(entry.name)
-        scene.teller.enqueue(scene.entry, refused())
-        await scene.time.turn(1)
-        scene.teller.enqueue(scene.entry, NO)
-        await scene.time.turn(1)
+        fixture.reporter.on_failure = lambda entry, _why: broken.append(entry.name)
+        fixture.reporter.enqueue(fixture.entry, refused())
+        await fixture.time.advance(1)
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(1)
 
-    assert played(play).recorded == ["no room"]
+    assert played(play).recorded == ["no fixture"]
     assert broken == ["ns/a"]
 
 
-def test_when_many_wait_to_be_told_the_others_are_told_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_a_number_of_pending_reports_the_others_are_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_reporter, "MAX_FULL_REPORTS", 1)
 
-    async def play(scene: Scene) -> None:
+    async def play(fixture: ReporterFixture) -> None:
         other = QueuedPod(pod("b"), queued_at=0.0, eligible_since=0.0, state=QueuedPodState.WAITING)
-        scene.teller.enqueue(scene.entry, NO)
-        scene.teller.enqueue(other, refused())
-        scene.teller.forget(scene.entry.uid)
-        assert scene.pod is not None
-        scene.pod = other.pod
-        await scene.time.turn(1)
+        fixture.reporter.enqueue(fixture.entry, NO)
+        fixture.reporter.enqueue(other, refused())
+        fixture.reporter.forget(fixture.entry.uid)
+        assert fixture.pod is not None
+        fixture.pod = other.pod
+        await fixture.time.advance(1)
 
     assert played(play).recorded == [summarize_unschedulable(refused())] == ["a: no devices for claim ml/c"]
 
 
-def test_whoever_waits_too_long_for_words_is_told_briefly() -> None:
-    async def play(scene: Scene) -> None:
-        scene.teller.enqueue(scene.entry, refused())
-        scene.time.clock.advance(REPORT_DELAY_SECONDS + MAX_REPORT_LAG_SECONDS + 1)
-        await scene.time.turn(1)
+def test_a_report_that_is_late_is_a_summary() -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        fixture.reporter.enqueue(fixture.entry, refused())
+        fixture.time.clock.advance(REPORT_DELAY_SECONDS + MAX_REPORT_LAG_SECONDS + 1)
+        await fixture.time.advance(1)
 
     assert played(play).recorded == [summarize_unschedulable(refused())]
 
@@ -278,18 +278,18 @@ def test_whoever_waits_too_long_for_words_is_told_briefly() -> None:
 def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[float] = []
 
-    async def play(scene: Scene) -> None:
+    async def play(fixture: ReporterFixture) -> None:
         def slow(*_: object, **_more: object) -> Steps[str]:
             for _step in range(3):
-                steps.append(scene.time.clock.monotonic())
-                scene.time.clock.advance(0.1)
+                steps.append(fixture.time.clock.monotonic())
+                fixture.time.clock.advance(0.1)
                 yield
             return "at last"
 
         monkeypatch.setattr(status_reporter, "build_explanation", slow)
-        scene.teller.enqueue(scene.entry, refused())
+        fixture.reporter.enqueue(fixture.entry, refused())
         for _ in range(40):
-            await scene.time.turn(0.05)
+            await fixture.time.advance(0.05)
 
     assert played(play).recorded == ["at last"]
     first, second, third = steps
@@ -298,24 +298,24 @@ def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.Mon
     assert third - second > 0.49
 
 
-def test_whoever_explains_rests() -> None:
-    async def play(scene: Scene) -> None:
+def test_the_reporter_pauses_between_steps() -> None:
+    async def play(fixture: ReporterFixture) -> None:
         other = QueuedPod(pod("b"), queued_at=0.0, eligible_since=0.0, state=QueuedPodState.WAITING)
-        patch = scene.patch
+        patch = fixture.patch
 
         async def slow(*arguments: Any, **more: Any) -> None:
-            scene.time.clock.advance(0.1)
+            fixture.time.clock.advance(0.1)
             await patch(*arguments, **more)
 
-        scene.patch = slow  # type: ignore[method-assign]
-        scene.teller.enqueue(scene.entry, NO)
-        scene.teller.enqueue(other, PluginRejection("Stub", "neither"))
-        await scene.time.turn(REPORT_DELAY_SECONDS)
-        assert scene.recorded == ["no room"]
-        scene.pod = other.pod
-        await scene.time.turn(0.39)
-        assert scene.recorded == ["no room"]
-        await scene.time.turn(0.02)
-        assert scene.recorded == ["no room", "neither"]
+        fixture.patch = slow  # type: ignore[method-assign]
+        fixture.reporter.enqueue(fixture.entry, NO)
+        fixture.reporter.enqueue(other, PluginRejection("Stub", "neither"))
+        await fixture.time.advance(REPORT_DELAY_SECONDS)
+        assert fixture.recorded == ["no fixture"]
+        fixture.pod = other.pod
+        await fixture.time.advance(0.39)
+        assert fixture.recorded == ["no fixture"]
+        await fixture.time.advance(0.02)
+        assert fixture.recorded == ["no fixture", "neither"]
 
     played(play)

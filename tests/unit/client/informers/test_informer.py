@@ -90,7 +90,7 @@ async def test_an_event_cut_in_the_middle_is_no_event():
 
 
 @pytest.mark.parametrize("way", ["answer", "event"])
-async def test_when_the_past_is_gone_everything_is_listed_again_and_differences_are_told(way):
+async def test_when_the_version_expired_everything_is_listed_again_and_differences_are_delivered(way):
     gone = failed(410, "Expired", "too old resource version: 7 (9)")
     expired = gone if way == "answer" else Told([line("ERROR", gone.body)])
     server = Server(
@@ -117,7 +117,7 @@ async def test_events_before_an_error_in_the_same_chunk_are_not_lost():
         assert told == ["+a@8"]
 
 
-async def test_what_comes_twice_is_told_once():
+async def test_an_event_that_comes_twice_is_delivered_once():
     server = Server(
         [listing(7)],
         [

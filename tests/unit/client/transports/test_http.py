@@ -188,7 +188,7 @@ async def test_streams_come_as_they_are_sent_and_end_when_left():
         assert got == b"one\ntwo\n"
 
 
-async def test_silence_is_noticed():
+async def test_an_idle_stream_fails():
     async def mute(scope, receive, send):
         await asyncio.sleep(0.5)
         with contextlib.suppress(Exception):
@@ -291,7 +291,7 @@ async def test_certificates_are_shown_and_checked(authority, tmp_path):
                 await transport.request(TransportRequest("GET", "/x"))
 
 
-async def test_a_server_nobody_vouches_for_is_not_told_anything(authority, tmp_path):
+async def test_a_server_with_an_untrusted_certificate_gets_no_request(authority, tmp_path):
     api = FakeApi()
     api.answer("GET", "/x", Told(b"safe"))
     async with serving(api, server_tls(authority, tmp_path)) as port:
@@ -313,7 +313,7 @@ async def test_a_server_nobody_vouches_for_is_not_told_anything(authority, tmp_p
                 await transport.request(TransportRequest("GET", "/x"))
 
 
-async def test_certificates_that_are_none_are_told():
+async def test_invalid_certificates_are_reported():
     for access, message in (
         (ClientConfig("https://x", ca=b"nonsense"), "certificate authority of `https://x`"),
         (

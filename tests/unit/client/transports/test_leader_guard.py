@@ -1,4 +1,4 @@
-"""Writes that are sent only while somebody is in office."""
+"""Writes that are sent only while the process leads."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ class Line:
 
 
 def test_reads_pass_always_and_writes_while_they_are_allowed() -> None:
-    line, office = Line(), [True]
-    fence = LeaderGuardTransport(line, lambda: office[0])
+    line, leading = Line(), [True]
+    guard = LeaderGuardTransport(line, lambda: leading[0])
     writes = ("POST", "PUT", "PATCH", "DELETE")
 
     async def work() -> None:
         for method in ("GET", *writes):
-            await fence.request(TransportRequest(method, "/x"))
-        office[0] = False
-        await fence.request(TransportRequest("GET", "/x"))
-        fence.stream(TransportRequest("GET", "/x"), idle_timeout=1)
+            await guard.request(TransportRequest(method, "/x"))
+        leading[0] = False
+        await guard.request(TransportRequest("GET", "/x"))
+        guard.stream(TransportRequest("GET", "/x"), idle_timeout=1)
         for method in writes:
             with pytest.raises(NotLeaderError, match=f"{method} /x was not sent"):
-                await fence.request(TransportRequest(method, "/x"))
-        office[0] = True
-        await fence.request(TransportRequest("POST", "/x"))
-        await fence.close()
+                await guard.request(TransportRequest(method, "/x"))
+        leading[0] = True
+        await guard.request(TransportRequest("POST", "/x"))
+        await guard.close()
 
     asyncio.run(work())
     assert line.sent == ["GET", *writes, "GET", "stream", "POST", "close"]
-    assert fence.address == "somewhere"
+    assert guard.address == "somewhere"
 
 
-def test_whoever_is_told_to_stop_waits_for_the_answer_to_its_last_write() -> None:
+def test_a_cancelled_write_waits_for_its_response() -> None:
     events: list[str] = []
 
     class Slow(Line):
@@ -91,8 +91,8 @@ def test_whoever_is_told_to_stop_waits_for_the_answer_to_its_last_write() -> Non
     assert events == ["sent", "arrived", "stopped"]
 
 
-def test_a_transport_that_took_its_time_is_told_whether_it_may_still_send() -> None:
-    office, asked = [True], []
+def test_a_slow_transport_checks_again_whether_it_may_still_send() -> None:
+    leading, asked = [True], []
 
     class Opening(Line):
         async def request(
@@ -104,11 +104,11 @@ def test_a_transport_that_took_its_time_is_told_whether_it_may_still_send() -> N
             return TransportResponse(200, {})
 
     async def work() -> None:
-        fence = LeaderGuardTransport(Opening(), lambda: office[0])
-        await fence.request(TransportRequest("GET", "/x"))
-        writing = asyncio.create_task(fence.request(TransportRequest("POST", "/x")))
+        guard = LeaderGuardTransport(Opening(), lambda: leading[0])
+        await guard.request(TransportRequest("GET", "/x"))
+        writing = asyncio.create_task(guard.request(TransportRequest("POST", "/x")))
         await asyncio.sleep(0)
-        office[0] = False
+        leading[0] = False
         await writing
         assert WRITE_CHECK.get() is None
 

@@ -48,101 +48,105 @@ SMALL = (
 
 
 def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> LiveExplanation:
-    cluster, door = bundle(SMALL + text), AllocatorGateFilter(GateSet.from_defaults())
-    inquirer = LiveExplainer(
-        cluster, door, build_inventory(cluster, door, evaluator), only, TimeLimit(lambda: 0.0)
+    cluster, admission = bundle(SMALL + text), AllocatorGateFilter(GateSet.from_defaults())
+    explainer = LiveExplainer(
+        cluster, admission, build_inventory(cluster, admission, evaluator), only, TimeLimit(lambda: 0.0)
     )
-    explain = inquirer.explain_pod if kind == "pod" else inquirer.explain_claim
+    explain = explainer.explain_pod if kind == "pod" else explainer.explain_claim
     return explain(("default", name))
 
 
-def left_out(inquiry: LiveExplanation) -> dict[str, str]:
-    return {name: each.rejection.reason for each in inquiry.excluded_nodes for name in each.nodes}
+def left_out(explanation: LiveExplanation) -> dict[str, str]:
+    return {name: each.rejection.reason for each in explanation.excluded_nodes for name in each.nodes}
 
 
 def test_a_pod_that_fits_is_left_to_the_scheduler() -> None:
-    inquiry = asked(pod("p", claims="one", extra=asking("3")), "p")
-    assert inquiry.is_good
-    assert inquiry.headline == "Pod default/p fits node-a"
-    assert left_out(inquiry) == {
+    explanation = asked(pod("p", claims="one", extra=asking("3")), "p")
+    assert explanation.is_good
+    assert explanation.headline == "Pod default/p fits node-a"
+    assert left_out(explanation) == {
         "node-b": "too little cpu in all (asks for 3)",
         "node-c": "untolerated taint example.com/down:NoSchedule",
     }
-    assert inquiry.remarks == ("waits for scheduler `default-scheduler`",)
+    assert explanation.remarks == ("waits for scheduler `default-scheduler`",)
 
 
-def test_what_the_scheduler_said_last_is_told_when_it_would_fit_now() -> None:
+def test_the_scheduler_s_last_message_is_shown_when_the_pod_would_fit_now() -> None:
     condition = (
         "status:\n  conditions: [{type: PodScheduled, status: 'False', message: there were no nodes}]\n"
     )
-    inquiry = asked(pod("p", claims="one", extra=condition), "p")
-    assert inquiry.remarks == (
+    explanation = asked(pod("p", claims="one", extra=condition), "p")
+    assert explanation.remarks == (
         "waits for scheduler `default-scheduler`, which said last: there were no nodes",
     )
 
 
-def test_a_pod_that_waits_for_its_devices_to_become_ready_is_told_which() -> None:
+def test_a_pod_that_waits_for_devices_to_become_ready_names_them() -> None:
     held = allocated(GPU, "node-a", "gpu-0", "node-a").replace(
         "device: gpu-0}",
         "device: gpu-0, bindingConditions: [attached], bindingFailureConditions: [broken]}",
     )
     held += "  reservedFor: [{resource: pods, name: p, uid: u}]\n"
     waits = pod("p", claims="slow").replace("  name: p\n", "  name: p\n  uid: u\n")
-    inquiry = asked(claim("slow", "gpu", status=held) + waits, "p")
-    assert not inquiry.is_good
-    assert inquiry.summary == "claim default/slow: device gpu.example.com/node-a/gpu-0 waits for attached"
-    assert inquiry.headline == f"Pod default/p cannot run yet: {inquiry.summary}"
+    explanation = asked(claim("slow", "gpu", status=held) + waits, "p")
+    assert not explanation.is_good
+    assert explanation.summary == "claim default/slow: device gpu.example.com/node-a/gpu-0 waits for attached"
+    assert explanation.headline == f"Pod default/p cannot run yet: {explanation.summary}"
 
 
 def test_devices_are_explained_on_the_nodes_that_are_left() -> None:
-    inquiry = asked(pod("p", claims="two", extra=asking("1")), "p")
-    assert not inquiry.is_good
-    assert inquiry.headline == "Pod default/p cannot run yet: no node can satisfy claim default/two"
-    assert [story.nodes for story in inquiry.diagnosis.node_reports] == [("node-a", "node-b")]
-    assert list(left_out(inquiry)) == ["node-c"]
-    assert inquiry.diagnosis.hints
-    assert inquiry.summary.startswith("no node can satisfy claim default/two; node-a and node-b: ")
-    assert "node-c: untolerated taint" in inquiry.summary
+    explanation = asked(pod("p", claims="two", extra=asking("1")), "p")
+    assert not explanation.is_good
+    assert explanation.headline == "Pod default/p cannot run yet: no node can satisfy claim default/two"
+    assert [report.nodes for report in explanation.diagnosis.node_reports] == [("node-a", "node-b")]
+    assert list(left_out(explanation)) == ["node-c"]
+    assert explanation.diagnosis.hints
+    assert explanation.summary.startswith("no node can satisfy claim default/two; node-a and node-b: ")
+    assert "node-c: untolerated taint" in explanation.summary
 
 
 def test_a_pod_that_no_node_takes() -> None:
-    inquiry = asked(pod("p", extra=asking("9")), "p")
-    assert not inquiry.is_good
-    assert inquiry.headline == "Pod default/p cannot run yet: none of 3 nodes takes it"
-    assert sorted(left_out(inquiry)) == ["node-a", "node-b", "node-c"]
-    assert "too little cpu in all (asks for 9)" in inquiry.summary
+    explanation = asked(pod("p", extra=asking("9")), "p")
+    assert not explanation.is_good
+    assert explanation.headline == "Pod default/p cannot run yet: none of 3 nodes takes it"
+    assert sorted(left_out(explanation)) == ["node-a", "node-b", "node-c"]
+    assert "too little cpu in all (asks for 9)" in explanation.summary
 
 
 def test_a_single_node() -> None:
-    inquiry = asked(pod("p", claims="one"), "p", only="node-c")
-    assert inquiry.headline == "Pod default/p cannot run yet: node-c does not take it"
+    explanation = asked(pod("p", claims="one"), "p", only="node-c")
+    assert explanation.headline == "Pod default/p cannot run yet: node-c does not take it"
 
 
 def test_pods_that_are_there_fill_their_node() -> None:
     others = pod("there", extra=f"  nodeName: node-a\n{asking('3')}")
-    inquiry = asked(others + pod("p", extra=asking("2")), "p")
-    assert inquiry.headline == "Pod default/p fits node-b"
-    assert left_out(inquiry)["node-a"] == "too little cpu free (asks for 2)"
+    explanation = asked(others + pod("p", extra=asking("2")), "p")
+    assert explanation.headline == "Pod default/p fits node-b"
+    assert left_out(explanation)["node-a"] == "too little cpu free (asks for 2)"
 
 
 def test_a_pod_without_claims_is_explained_too() -> None:
-    inquiry = asked(pod("p", extra=asking("1")), "p")
-    assert inquiry.headline == "Pod default/p fits node-a"
+    explanation = asked(pod("p", extra=asking("1")), "p")
+    assert explanation.headline == "Pod default/p fits node-a"
 
 
 HELD = claim("held", "gpu", status=allocated(GPU, "node-a", "gpu-0", "node-a"))
 
 
 def test_a_pod_that_has_its_place() -> None:
-    inquiry = asked(HELD + pod("p", claims="held", extra="  nodeName: node-a\n"), "p")
-    assert (inquiry.is_good, inquiry.is_allocated, inquiry.node) == (True, True, "node-a")
-    assert inquiry.headline == "Pod default/p is on node-a"
-    assert [str(found.device) for found in inquiry.diagnosis.node_reports[0].found] == [f"{GPU}/node-a/gpu-0"]
+    explanation = asked(HELD + pod("p", claims="held", extra="  nodeName: node-a\n"), "p")
+    assert (explanation.is_good, explanation.is_allocated, explanation.node) == (True, True, "node-a")
+    assert explanation.headline == "Pod default/p is on node-a"
+    assert [str(found.device) for found in explanation.diagnosis.node_reports[0].found] == [
+        f"{GPU}/node-a/gpu-0"
+    ]
 
 
 def test_a_pod_that_was_put_on_a_node_past_the_scheduler() -> None:
-    inquiry = asked(pod("p", claims="one", extra="  nodeName: node-a\n"), "p")
-    assert inquiry.remarks == ("claim default/one has no devices: the pod got its node without a scheduler",)
+    explanation = asked(pod("p", claims="one", extra="  nodeName: node-a\n"), "p")
+    assert explanation.remarks == (
+        "claim default/one has no devices: the pod got its node without a scheduler",
+    )
 
 
 def test_a_pod_that_has_ended() -> None:
@@ -151,10 +155,10 @@ def test_a_pod_that_has_ended() -> None:
 
 
 def test_devices_that_a_claim_has_elsewhere_leave_nodes_out() -> None:
-    inquiry = asked(HELD + pod("p", claims="held one"), "p")
-    assert left_out(inquiry)["node-b"] == "claim default/held has its devices elsewhere"
-    assert inquiry.headline == "Pod default/p cannot run yet: no node can satisfy claim default/one"
-    assert "has devices already: default/held" in inquiry.remarks
+    explanation = asked(HELD + pod("p", claims="held one"), "p")
+    assert left_out(explanation)["node-b"] == "claim default/held has its devices elsewhere"
+    assert explanation.headline == "Pod default/p cannot run yet: no node can satisfy claim default/one"
+    assert "has devices already: default/held" in explanation.remarks
 
 
 @pytest.mark.parametrize(
@@ -169,12 +173,12 @@ def test_devices_that_a_claim_has_elsewhere_leave_nodes_out() -> None:
     ],
 )
 def test_what_is_missing_before_any_node_is_looked_at(text: str, why: str) -> None:
-    inquiry = asked(text, "p")
-    assert not inquiry.is_good
-    assert inquiry.headline == f"Pod default/p cannot run yet: {why}"
-    assert inquiry.summary == why
+    explanation = asked(text, "p")
+    assert not explanation.is_good
+    assert explanation.headline == f"Pod default/p cannot run yet: {why}"
+    assert explanation.summary == why
     missing = ("ResourceClaimTemplate t does not exist",) if "template t" in why else ()
-    assert inquiry.remarks == missing
+    assert explanation.remarks == missing
 
 
 CLASSIC = """
@@ -187,13 +191,13 @@ spec: {resourceClassName: acme, allocationMode: Delayed}
 
 
 def test_a_pod_that_waits_for_the_driver_of_a_classic_claim() -> None:
-    inquiry = asked(CLASSIC + pod("p", claims="old one"), "p")
-    assert not inquiry.is_good
-    assert inquiry.headline == (
+    explanation = asked(CLASSIC + pod("p", claims="old one"), "p")
+    assert not explanation.is_good
+    assert explanation.headline == (
         "Pod default/p cannot run yet: waiting for the driver of claim default/old to allocate it for "
         "node node-a"
     )
-    assert list(left_out(inquiry)) == ["node-c"]
+    assert list(left_out(explanation)) == ["node-c"]
     now = asked(CLASSIC.replace("Delayed", "Immediate") + pod("p", claims="old"), "p")
     assert now.summary == (
         "claim default/old is not allocated yet; its driver does so without waiting for a pod"
@@ -220,11 +224,11 @@ def test_what_was_given_up_once_is_not_searched_for_three_times() -> None:
         + claim("many", "gpu", count=30)
         + pod("p", claims="many")
     )
-    door = AllocatorGateFilter(GateSet.from_defaults())
+    admission = AllocatorGateFilter(GateSet.from_defaults())
     limit = TimeLimit(lambda: float(next(seconds)), 3.0)
-    inquirer = LiveExplainer(cluster, door, build_inventory(cluster, door, evaluator), None, limit)
-    inquiry = inquirer.explain_pod(("default", "p"))
-    assert not inquiry.is_good
-    assert inquiry.headline == "Pod default/p may or may not fit: the search gave up on node-a"
-    assert "was given up after" in inquiry.summary
-    assert inquirer._devices.searches.ending_counts == {"GaveUp": 1}
+    explainer = LiveExplainer(cluster, admission, build_inventory(cluster, admission, evaluator), None, limit)
+    explanation = explainer.explain_pod(("default", "p"))
+    assert not explanation.is_good
+    assert explanation.headline == "Pod default/p may or may not fit: the search gave up on node-a"
+    assert "was given up after" in explanation.summary
+    assert explainer._devices.searches.ending_counts == {"GaveUp": 1}

@@ -113,7 +113,7 @@ def test_pods_that_are_over_have_nothing() -> None:
     assert (train["ml/over"].word, train["ml/over"].devices) == ("done", ())
 
 
-def test_words_for_how_far_a_pod_has_come() -> None:
+def test_the_state_of_a_pod() -> None:
     assert describe_pod_state(pod("a")) == "waiting"
     assert describe_pod_state(pod("a", "n")) == "starting"
     assert describe_pod_state(pod("a", "n", "Running")) == "running"
@@ -133,7 +133,7 @@ def test_words_for_how_far_a_pod_has_come() -> None:
         ({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}, "True", "fenced"),
     ],
 )
-def test_words_for_how_a_node_is(spec: Document, ready: str, word: str) -> None:
+def test_the_state_of_a_node(spec: Document, ready: str, word: str) -> None:
     conditions = [{"type": "Ready", "status": ready}] if ready else []
     document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": spec}
     seen = build_overview([read({**document, "status": {"conditions": conditions}})], [], [], [])
@@ -158,7 +158,7 @@ def test_the_page_of_a_cluster() -> None:
     ]
 
 
-def test_what_is_not_ready_says_why() -> None:
+def test_what_is_not_ready_has_a_reason() -> None:
     unready = [{"type": "Ready", "status": "False", "message": "containers with unready status: [c]"}]
     said = [{"type": "Ready", "status": "False", "message": "runc is gone\nfor good"}]
     ailing: Node = read(

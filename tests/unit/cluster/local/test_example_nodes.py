@@ -47,7 +47,7 @@ def test_its_objects_are_in_order() -> None:
                 assert validate_create(decoded.object) == []
 
 
-def test_nodes_are_ready_and_have_room() -> None:
+def test_nodes_are_ready_and_have_capacity() -> None:
     status = example_nodes.build_node(0)["status"]
     assert [(each["type"], each["status"]) for each in status["conditions"]] == [("Ready", "True")]
     assert set(status["allocatable"]) >= {"cpu", "memory", "pods"}

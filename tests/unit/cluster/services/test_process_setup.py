@@ -25,7 +25,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_insists_does_not_wait_for_a_service_that_stops_slowly(number: signal.Signals) -> None:
+def test_a_second_signal_ends_a_service_that_stops_slowly(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"

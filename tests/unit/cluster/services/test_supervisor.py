@@ -69,7 +69,7 @@ class Clumsy(Stumbling):
         try:
             await asyncio.Event().wait()
         finally:
-            raise ZeroDivisionError("a slip at the door")
+            raise ZeroDivisionError("a bug in startup")
 
 
 def test_one_that_falls_over_on_its_way_down_ends_all_the_same() -> None:

@@ -36,8 +36,8 @@ from dray.node.plugins.driver_interface import (
 from dray.server.http.requests import AUTHENTICATED, NODES
 from tests.contract.controlled import World, by_name, claim, pod
 from tests.contract.documents import node
+from tests.contract.intercepted_transport import InterceptedTransport
 from tests.contract.servers import Reach
-from tests.contract.unruly import Unruly
 
 NODE = "node-a"
 GPU, NIC = "gpu.example.com", "nic.example.com"
@@ -136,7 +136,7 @@ class Site(World):
         self.points: list[str] = []
         """The crash points that agents have passed."""
         self.log: list[str] = []
-        self.transport = Unruly(
+        self.transport = InterceptedTransport(
             LocalTransport(reach.server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED))
         )
         self.time_source = TimeSource()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dray.allocator.inventory.node_shapes import NodeShape
-from dray.allocator.requests import AllocationRequest, RequestAlternative
+from dray.allocator.requests import AllocationRequest, ClaimConstraint, RequestAlternative, RequestChoice
 from dray.allocator.search.candidates import CandidateSet
 from dray.allocator.search.pruning.demands import Demand, drop_dominated
 from dray.allocator.search.trace import Pick
@@ -78,16 +78,7 @@ class PruningModel:
         self.faulty: list[bool] = []
         """Whether the search may reach a device that cannot be evaluated in this choice: it ends there."""
         for choice in allocation_request.choices:
-            demands = [
-                Demand(choice, each, candidate_sets[each], shape, numbers) for each in choice.alternatives
-            ]
-            self.demands.append(tuple(demands))
-            self.faulty.append(
-                any(
-                    candidate_sets[each].faulty & (-1 if each.takes_all or each.admin else ~shape.taken)
-                    for each in choice.alternatives
-                )
-            )
+            self._add_choice(choice, candidate_sets, numbers)
         self.may_exceed_limit = self._may_exceed()
         self._number_values()
         self._number_counters()
@@ -97,6 +88,22 @@ class PruningModel:
         self.needed = [drop_dominated(alternatives) for alternatives in self.demands]
 
     # --- translating ---
+
+    def _add_choice(
+        self,
+        choice: RequestChoice,
+        candidate_sets: Mapping[RequestAlternative, CandidateSet],
+        numbers: dict[ClaimConstraint, int],
+    ) -> None:
+        """Add the demands of a choice, and whether it may reach a device that cannot be evaluated."""
+        demands, faulty = [], False
+        for alternative in choice.alternatives:
+            candidates = candidate_sets[alternative]
+            demands.append(Demand(choice, alternative, candidates, self.shape, numbers))
+            reachable = -1 if alternative.takes_all or alternative.admin else ~self.shape.taken
+            faulty = faulty or bool(candidates.faulty & reachable)
+        self.demands.append(tuple(demands))
+        self.faulty.append(faulty)
 
     def _may_exceed(self) -> bool:
         """Whether some choice of alternatives asks for more devices than a claim may hold."""

@@ -99,7 +99,7 @@ def test_no_answer_where_there_is_one_is_wrong(typed: Typed, desk: Path) -> None
     assert "  differs    outcome: refused on record, allocated here" in ended.out.splitlines()
 
 
-def test_answers_that_look_the_same_in_a_line_are_told_apart(typed: Typed, desk: Path) -> None:
+def test_answers_that_look_the_same_in_a_line_are_distinguished(typed: Typed, desk: Path) -> None:
     """Nothing but the node selector differs."""
     question = vector()
     question["upstream"]["experimental"][0]["nodeSelector"] = None

@@ -43,7 +43,7 @@ def test_a_project_is_written_where_it_is_wanted(typed: Typed, desk):
     assert "pytest" in made.err
 
 
-def test_a_place_that_cannot_be_written_is_told(typed: Typed, desk):
+def test_a_path_that_cannot_be_written_is_reported(typed: Typed, desk):
     (desk / "file").touch()
     (desk / "link").symlink_to("nowhere")
     for place, why in (
@@ -89,7 +89,7 @@ def test_an_empty_folder_will_do(typed: Typed, desk):
         ("gpu." + "x" * 63 + ".com", "is no name for a driver"),
     ],
 )
-def test_a_name_that_will_not_do_is_told(typed: Typed, desk, name, said):
+def test_an_invalid_name_is_refused(typed: Typed, desk, name, said):
     made = typed("driver", "new", name)
     assert (made.code, made.out) == (2, "")
     assert said in made.err
@@ -133,18 +133,18 @@ def test_a_command_that_restarts_is_run_by_a_shell(desk):
     assert (desk / "ran").read_text() == "here\n"
 
 
-def test_a_restart_that_fails_is_told():
+def test_a_restart_that_fails_is_reported():
     with pytest.raises(InputError, match=r"--restart: `exit 3` ended with exit code 3"):
         asyncio.run(driver_conformance._run_shell("exit 3"))
 
 
-def test_a_restart_that_does_not_return_is_ended_and_told(monkeypatch):
+def test_a_restart_that_does_not_return_is_killed_and_reported(monkeypatch):
     monkeypatch.setattr(driver_conformance, "_RESTART_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(InputError, match="it should return when the driver is started"):
         asyncio.run(driver_conformance._run_shell("sleep 60; echo never"))
 
 
-def test_who_is_examined_by_its_own_process_is_not_killed():
+def test_a_driver_in_the_same_process_is_not_killed():
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(folder / "d.sock"))
         listening.listen()
@@ -152,7 +152,7 @@ def test_who_is_examined_by_its_own_process_is_not_killed():
             driver_conformance._kill_listener(folder / "d.sock")
 
 
-def test_whoever_serves_a_socket_is_killed_without_a_word():
+def test_the_process_that_serves_a_socket_is_killed():
     with short_folder() as folder:
         path = folder / "d.sock"
         process = subprocess.Popen([sys.executable, "-c", LISTENS, str(path)], stdout=subprocess.PIPE)

@@ -58,7 +58,7 @@ def test_the_example_cluster_in_a_table(typed: Typed) -> None:
     assert lines[-1] == "placed 3 of 3"
 
 
-def test_what_finds_no_place_is_told_with_a_way_to_learn_more(typed: Typed, small: str) -> None:
+def test_what_is_not_placed_is_reported_with_a_hint(typed: Typed, small: str) -> None:
     ended = typed("allocate", "-f", small)
     assert ended.code == 1
     table, refusal, ending = ended.out.split("\n\n")

@@ -82,7 +82,7 @@ def test_slices_are_needed(typed: Typed) -> None:
 
 
 @pytest.mark.parametrize("expression", ["", "1 +", "device.", "\x00", "'\\u202e'", "a" * 20_000])
-def test_hostile_expressions_end_in_words(expression: str, typed: Typed) -> None:
+def test_hostile_expressions_end_in_an_error_message(expression: str, typed: Typed) -> None:
     ended = typed("cel", expression, "-f", SLICES)
     assert ended.code in (0, 2)
     assert "\u202e" not in ended.out

@@ -123,7 +123,7 @@ def test_lists_stay_lists(typed: Typed, desk: Path) -> None:
     assert answer["items"][0]["spec"] == documents(NEW)[0]["spec"]
 
 
-def test_unknown_fields_are_kept_and_told(typed: Typed, desk: Path) -> None:
+def test_unknown_fields_are_kept_and_reported(typed: Typed, desk: Path) -> None:
     (desk / "f.yaml").write_text(OLD + "      tomorrow: 1\n")
     ended = typed("convert", "--to", "v1", "f.yaml")
     assert ended.code == 0

@@ -237,7 +237,7 @@ def test_when_to_colour(choice: str, terminal: bool, no_color: bool, answer: boo
     assert should_use_color(choice, terminal=terminal, no_color=no_color) is answer
 
 
-def test_colour_changes_no_word(desk: Path) -> None:
+def test_colour_changes_no_text(desk: Path) -> None:
     (desk / "f.yaml").write_text(WRONG)
     plain = process("lint", "f.yaml", folder=desk)
     coloured = process("lint", "f.yaml", "--color", "always", folder=desk)
@@ -251,6 +251,6 @@ def test_the_examples_of_the_specification_are_sound() -> None:
     assert ended.code == 0, ended.out
 
 
-def test_every_parameter_is_told() -> None:
+def test_every_parameter_is_reported() -> None:
     options = [option for option in command.params if isinstance(option, click.Option)]
     assert [option.name for option in options if not option.help] == []

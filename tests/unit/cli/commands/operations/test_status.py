@@ -46,7 +46,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *given: Any) -> None:
     monkeypatch.setattr(status, "_PAUSE_SECONDS", 0.0)
 
 
-def test_a_server_that_does_not_answer_is_told_with_the_file_that_names_it(
+def test_a_server_that_does_not_respond_is_reported_with_its_kubeconfig(
     typed: Typed, kubeconfig: str
 ) -> None:
     said = typed("status", "--kubeconfig", kubeconfig)
@@ -83,7 +83,7 @@ def test_who_watches_sees_how_it_goes_on_when_the_server_is_back(
     assert said.err.splitlines() == ["the server does not answer, still trying: connection refused"]
 
 
-def test_who_watches_a_server_that_was_never_there_is_told_at_once(
+def test_watching_a_server_that_was_never_there_fails_at_once(
     typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers(monkeypatch, ServerUnreachableError("connection refused", sent=False))

@@ -46,7 +46,9 @@ users: [{name: u, user: {token: t}}]
 """
 
 
-def test_a_place_without_room_for_sockets_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_root_whose_socket_paths_are_too_long_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "config"
     file.write_text(KUBECONFIG)
     long = tmp_path / ("x" * 100)

@@ -57,7 +57,7 @@ def test_what_is_missing_is_said_in_a_line(typed, desk):
     )
 
 
-def test_an_address_nobody_knows_is_asked_for(typed, keys):
+def test_an_unknown_address_must_be_given(typed, keys):
     (keys.parent / "admin.kubeconfig").unlink()
     result = typed("server", "credentials", "jane")
     assert (result.code, result.out) == (2, "")

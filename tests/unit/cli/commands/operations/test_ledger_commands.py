@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[Path]:
 
 
 async def in_quarantine(client: Client) -> None:
-    """Node n1 has gpu-0 of a claim that was removed, and gpu-1 of one that lives."""
+    """Node n1 has gpu-0 of a claim that was removed, and gpu-1 of one that exists."""
     assert CLAIMS is not None
     await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     for i, name in enumerate(("old", "live")):
@@ -122,7 +122,7 @@ def test_a_fenced_node_is_taken_back(server: Path, typed: Typed) -> None:
     assert (nobody.code, nobody.err) == (1, "there is no node `n9`\n")
 
 
-def test_fencing_says_what_does_not_become_free(server: Path, typed: Typed) -> None:
+def test_fencing_reports_what_does_not_become_free(server: Path, typed: Typed) -> None:
     """Nobody releases the claim of a pod that was removed: there is no controller."""
     through(server, in_use)
     ended = typed("fence", "node", "n1", "--kubeconfig", str(server), "--yes", "--timeout", "0.2")

@@ -88,7 +88,7 @@ def login(tmp_path):
     return Login()
 
 
-async def test_a_program_runs_once_for_many_and_is_told_what_it_may_know(login):
+async def test_a_program_runs_once_for_many_requests_and_gets_the_cluster_information(login):
     login.prints({"token": "t1"})
     program = login.program(environment={"EXTRA": "x"}, cluster={"server": "https://s"})
     credentials = ExecCredentialProvider(program, Hours().time_source)
@@ -142,13 +142,13 @@ USELESS = [
 
 
 @pytest.mark.parametrize(("status", "message"), USELESS)
-async def test_useless_output_is_told(login, status, message):
+async def test_invalid_output_is_reported(login, status, message):
     login.prints(status)
     with pytest.raises(ClientConfigError, match=message):
         await ExecCredentialProvider(login.program()).get_credential()
 
 
-async def test_a_program_of_another_version_is_told(login):
+async def test_a_program_of_another_version_is_refused(login):
     login.prints({"token": "t"}, "client.authentication.k8s.io/v1beta1")
     with pytest.raises(ClientConfigError, match="v1beta1`, expected `client"):
         await ExecCredentialProvider(login.program()).get_credential()

@@ -8,7 +8,7 @@ from dray.client.timing import TimeSource
 from dray.clock import ManualClock
 
 
-class Turned:
+class ManualTime:
     """A clock, and everybody who waits for it."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Turned:
         self._asleep.append((self.clock.monotonic() + seconds, waits))
         await waits
 
-    async def turn(self, seconds: float) -> None:
+    async def advance(self, seconds: float) -> None:
         """Let time pass, and everybody whose time has come do something."""
         self.clock.advance(seconds)
         now = self.clock.monotonic()

@@ -21,7 +21,7 @@ async def leave_alone(_request: TransportRequest) -> None:
     return None
 
 
-class Unruly:
+class InterceptedTransport:
     """A transport that asks first: before a request goes out, before its answer comes in, before an event."""
 
     def __init__(self, inner: Transport) -> None:
@@ -64,7 +64,7 @@ class Unruly:
         return sum(1 for each in self.asked if each.method == method and all(p in each.path for p in parts))
 
 
-class Door:
+class RequestGate:
     """Stops the requests it is asked about until it is opened; tells when the first has come."""
 
     def __init__(self, method: str, *parts: str, most: int = 1_000_000) -> None:

@@ -1,4 +1,4 @@
-"""A waiting room with a clock that is turned by hand."""
+"""A waiting fixture with a clock that is turned by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queued_pod import QueuedPod
 
 DEVICES = Signal(Topic.DEVICES)
-ROOM = Signal(Topic.RESOURCES)
+RESOURCES = Signal(Topic.RESOURCES)
 
 
 def pod(name: str = "a", *, priority: int | None = None, gates: tuple[str, ...] = (), **spec: Any) -> Pod:
@@ -37,7 +37,7 @@ def recorded(before: Pod, **claims: str) -> Pod:
     return Pod(metadata=before.metadata, spec=before.spec, status=PodStatus(resource_claim_statuses=rows))
 
 
-class Room:
+class QueueFixture:
     """A queue, its clock, and what it was asked and told."""
 
     def __init__(self, judge: Callable[[Pod], PluginRejection | None] | None = None) -> None:

@@ -89,14 +89,14 @@ async def test_a_mistake_of_a_listener_ends_the_informer_loudly():
         await informer.wait_for_sync()
 
 
-async def test_who_listens_late_hears_of_everything_there_is():
+async def test_a_late_listener_gets_all_existing_objects():
     server = Server([listing(7, claim("a", 3))], [Told([line("ADDED", claim("b", 8))])])
     async with running(server) as (informer, _, _troubles):
         late = Diary(informer)
         assert late.told == ["+a@3", "+b@8"]
 
 
-async def test_who_stops_listening_hears_no_more():
+async def test_a_removed_listener_gets_nothing_more():
     server = Server([listing(7, claim("a", 3))], [])
     informer = Informer(client_of(server), ResourceClaim)
     heard: list[str] = []

@@ -1,4 +1,4 @@
-"""A server for binders, as small as it can be, and scenes with claims on it."""
+"""A server for binders, as small as it can be, and fixtures with claims on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dray.placement.scheduling_cycle import Placement
 from dray.placement.snapshot import NodeState
 from dray.scheduler.assume_cache import ClaimAssumeCache
 from dray.scheduler.binder import Binder
-from tests.contract.turned import Turned
+from tests.support.manual_time import ManualTime
 from tests.unit.placement.claim_objects import claim, having, wanting
 from tests.unit.placement.pods_and_nodes import node, node_state
 
@@ -29,7 +29,7 @@ class Server:
     """As much of a server, and of the client of it, as a binder needs."""
 
     def __init__(self) -> None:
-        self.time = Turned()
+        self.time = ManualTime()
         self.options = ClientOptions(time_source=self.time.time_source)
         self.claims: dict[str, ResourceClaim] = {}
         self.bound: list[tuple[str, str]] = []
@@ -78,7 +78,7 @@ class Server:
         return frozenset()
 
 
-class Scene:
+class BinderFixture:
     """A binder, its book, and a server with some claims."""
 
     def __init__(self, *claims: ResourceClaim) -> None:

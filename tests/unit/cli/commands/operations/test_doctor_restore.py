@@ -18,7 +18,7 @@ async def two_nodes(client: Client) -> None:
         await client.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
 
 
-def test_a_restored_server_waits_for_nodes_until_they_are_fenced_or_somebody_settles_it(
+def test_a_restored_server_waits_for_nodes_until_they_are_fenced_or_settled(
     tmp_path: Path, typed: Typed
 ) -> None:
     with served(tmp_path / "first") as server:
