@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.requests import ALL_DEVICES, SelectorOwner, SelectorOwnerKind, format_claim_name, normalize_claims
+from dray.allocator.requests import (
+    ALL_DEVICES,
+    SelectorOwner,
+    SelectorOwnerKind,
+    format_claim_name,
+    normalize_claims,
+)
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
     DeviceConstraint,
