@@ -17,5 +17,6 @@ METAPHORS: dict[str, str] = {
     "tests/unit/explain/rendering/test_document.py": "a key of the JSON document that users have",
     "tests/unit/cli/test_search_timeout.py": "a key of the JSON document that users have",
     "CHANGELOG.md": "older names, where it says what they are now",
+    "docs/renamed-names.md": "older names, where it says what they are now",
 }
 """Path of a file to the reason why it contains one of the words."""

@@ -141,3 +141,16 @@ def test_words_of_the_glossary_are_in_order_and_defined_once():
     words = re.findall(r"^\| ([a-z ]+) \| ", (DOCS / "glossary.md").read_text("utf-8"), re.MULTILINE)
     words.remove("word")
     assert words == sorted(set(words))
+
+
+def test_the_names_in_the_table_of_renamed_names_exist():
+    page = (ROOT / "docs" / "renamed-names.md").read_text("utf-8")
+    names = re.findall(r"\| `([\w.]+)` \|$", page, re.MULTILINE)
+    assert len(names) > 800
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        path = ROOT / "src" / "dray" / module.replace(".", "/")
+        source = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+        assert re.search(
+            rf"^(?:class|(?:async )?def) {attribute}\b", source.read_text("utf-8"), re.MULTILINE
+        ), name
