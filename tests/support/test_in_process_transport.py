@@ -1,4 +1,4 @@
-"""Calling an application in this process."""
+"""The transport to an ASGI application in this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A server that answers what it was told to, and remembers what it was asked.
+"""A scripted API server that records its requests.
 
-Only for what a sound server does not do: answers of 410 and 429 at will, streams that break, events that come
-twice. What a sound server does is tested against a real one, in tests/contract.
+Only for what a correct server does not do: responses of 410 and 429 at will, streams that break, events that
+come twice. What a correct server does is tested against a real one, in tests/contract.
 """
 
 from __future__ import annotations

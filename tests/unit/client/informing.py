@@ -1,4 +1,4 @@
-"""An informer on a scripted server, and what its listeners were told."""
+"""An informer on a scripted server, and the calls of its listeners."""
 
 from __future__ import annotations
 

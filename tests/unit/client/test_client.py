@@ -1,4 +1,4 @@
-"""Verbs, where a sound server of our own would not show the difference."""
+"""Verbs of the client, where a correct server of our own would not show the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is repeated, and what is not."""
+"""Which calls are retried, and which are not."""
 
 from __future__ import annotations
 

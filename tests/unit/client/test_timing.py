@@ -1,4 +1,4 @@
-"""Waits grow and are spread; rates are kept."""
+"""Backoff grows with jitter; rates are limited."""
 
 from __future__ import annotations
 

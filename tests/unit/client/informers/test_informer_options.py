@@ -1,4 +1,4 @@
-"""What informers offer: places to resume from, listeners, indexes, ways."""
+"""Informers: resource versions, listeners, indexes and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transport over real sockets: proofs, TLS, and connections that break."""
+"""The transport over real sockets: credentials, TLS, and connections that break."""
 
 from __future__ import annotations
 
