@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -46,7 +46,7 @@ class SelectorOwnerKind(StrEnum):
     REQUEST = "request"
 
 
-class SelectorOwner(NamedTuple):
+class SelectorOwner(msgspec.Struct, frozen=True, gc=False):
     """The class or request that a selector comes from."""
 
     kind: SelectorOwnerKind
@@ -56,11 +56,8 @@ class SelectorOwner(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-class OwnedSelector(NamedTuple):
-    """The expression of a selector with its owner."""
-
-    owner: SelectorOwner
-    expression: str
+OwnedSelector = tuple[SelectorOwner, str]
+"""The owner and the expression of a selector; a plain tuple, because every pod builds some."""
 
 
 class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
@@ -163,14 +160,17 @@ class _ClaimNormalizer:
         """The alternatives of a request, in order."""
         name, exactly, first = request.name, request.exactly, request.first_available
         if exactly is not None and not first:
-            alternative = self._build_alternative(RequestName(name), exactly, bool(exactly.admin_access))
+            alternative = self._build_alternative(name, (name, ""), exactly, bool(exactly.admin_access))
             if alternative.count > 0:
                 self._min_devices += alternative.count
             return (alternative,)
         if first and exactly is None:
             names = [RequestName(name, sub.name) for sub in first]
             alternatives = tuple(
-                [self._build_alternative(*pair, False) for pair in zip(names, first, strict=True)]
+                [
+                    self._build_alternative(str(full), full, sub, False)
+                    for full, sub in zip(names, first, strict=True)
+                ]
             )
             # Mode "All" counts as -1: how many devices that is depends on the node.
             self._min_devices += max(min([alternative.count for alternative in alternatives]), 0)
@@ -185,9 +185,13 @@ class _ClaimNormalizer:
             raise self._build_error("spec.devices.requests", why)
 
     def _build_alternative(
-        self, request: RequestName, spec: ExactDeviceRequest | DeviceSubRequest, admin: bool
+        self,
+        name: str,
+        parts: tuple[str, str],
+        spec: ExactDeviceRequest | DeviceSubRequest,
+        admin: bool,
     ) -> RequestAlternative:
-        name = str(request)
+        """Build an alternative; `parts` are the names of its request and subrequest."""
         if spec.allocation_mode not in _MODES:
             why = f"allocation mode `{spec.allocation_mode}` is unknown; expected `ExactCount` or `All`"
             raise self._build_error(f"request `{name}`", why)
@@ -214,10 +218,10 @@ class _ClaimNormalizer:
             admin,
             spec.tolerations,
             amounts,
-            self._select_constraints(request) if self.constraints else (),
+            self._select_constraints(name, parts[0]) if self.constraints else (),
             (tuple([text for _owner, text in selectors]), spec.tolerations, amounts),
             every,
-            *request,
+            *parts,
         )
 
     def _find_class(self, request: str, name: str) -> DeviceClass:
@@ -243,7 +247,7 @@ class _ClaimNormalizer:
                 raise self._build_error(
                     f"request `{request}`", f"a selector of {owner} has no CEL expression"
                 )
-            found.append(OwnedSelector(owner, cel.expression))
+            found.append((owner, cel.expression))
         return tuple(found)
 
     def _read_amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
@@ -255,11 +259,11 @@ class _ClaimNormalizer:
             found.append((name, nanos))
         return tuple(found)
 
-    def _select_constraints(self, request: RequestName) -> tuple[ClaimConstraint, ...]:
+    def _select_constraints(self, name: str, request: str) -> tuple[ClaimConstraint, ...]:
         """The constraints that cover an alternative, by its own name or by that of its request."""
         covered = []
         for constraint, spec in zip(self.constraints, self._claim.spec.devices.constraints, strict=True):
-            if not spec.requests or not {str(request), request.request}.isdisjoint(spec.requests):
+            if not spec.requests or name in spec.requests or request in spec.requests:
                 covered.append(constraint)
         return tuple(covered)
 

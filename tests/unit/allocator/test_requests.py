@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.requests import ALL_DEVICES, SelectorOwnerKind, format_claim_name, normalize_claims
+from dray.allocator.requests import (
+    ALL_DEVICES,
+    SelectorOwner,
+    SelectorOwnerKind,
+    format_claim_name,
+    normalize_claims,
+)
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
     DeviceConstraint,
@@ -170,7 +176,7 @@ def test_selectors_of_the_class_come_first():
         ("class any", SelectorOwnerKind.CLASS, "class two"),
         ("request r", SelectorOwnerKind.REQUEST, "mine"),
     ]
-    assert choice.alternatives[0].find_owner("mine") == (SelectorOwnerKind.REQUEST, "r")
+    assert choice.alternatives[0].find_owner("mine") == SelectorOwner(SelectorOwnerKind.REQUEST, "r")
 
 
 def test_a_request_called_class_does_not_own_the_selectors_of_a_class():

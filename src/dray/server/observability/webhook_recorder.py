@@ -32,12 +32,12 @@ class WebhookRecorder:
         self._metrics.observe(names.WEBHOOK_SECONDS, seconds, webhook, hook.admission_type, outcome)
 
     def record_failure(self, hook: ActiveWebhook, why: str) -> None:
-        becomes = "goes on without it" if hook.ignores_failure else "is refused"
+        consequence = "goes on without it" if hook.ignores_failure else "is refused"
         self._log.warning(
-            "an admission webhook could not be asked",
+            "an admission webhook could not be called",
             webhook=hook.name,
             configuration=hook.configuration,
-            request=becomes,
+            request=consequence,
             why=why,
         )
 
