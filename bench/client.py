@@ -1,11 +1,11 @@
 """Lists and watches of the client: `python -m bench.client [ROUNDS]`.
 
-A server in a process of its own sends texts that were made before: a list of 5,000 claims in pages of 500,
-and 20,000 events on them. Counted is the time of this process, per object listed and per event that reached
-the listeners of an informer with one index; the figure by the clock also waits for the server. "in process"
-has no sockets, so what is left is decoding and keeping. The floor is what it costs to make plain dicts of the
-same lines. Python's garbage collector looks at all objects again and again while they become more; "rare gc"
-lets it look less often, as a service with a large cache should.
+A server in its own process sends prepared responses: a list of 5,000 claims in pages of 500, and 20,000
+events on them. The figures are the processor time of this process, per object listed and per event that
+reached the listeners of an informer with one index; wall-clock time also includes the server. "in process"
+has no sockets, so what is left is decoding and storing. The floor is the cost of decoding the same lines into
+plain dicts. Python's garbage collector scans all objects again and again while they become more; "rare gc"
+lets it run less often, as a service with a large cache should.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RARE = (50_000, 50, 100)
 
 
 def claim(number: int, version: int) -> dict[str, Any]:
-    """An allocated claim of a pod, as a scheduler and a controller leave it behind."""
+    """An allocated claim of a pod, as a scheduler and a controller write it."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": f"pod-{number}", "uid": f"{number:032x}"}
     field = {
         "manager": "dray",
@@ -77,7 +77,7 @@ def claim(number: int, version: int) -> dict[str, Any]:
 
 
 class Prepared:
-    """An ASGI application that has all its answers ready."""
+    """An ASGI application with prepared responses."""
 
     def __init__(self) -> None:
         self._pages = [self._page(start) for start in range(0, CLAIMS, PAGE)]

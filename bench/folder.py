@@ -1,4 +1,4 @@
-"""How long `dray lint` takes for a folder, as a process of its own: start-up, reading, rules, output."""
+"""How long `dray lint` takes for a folder, in its own process: start-up, reading, rules, output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench import material
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the command: wall time, processor time, peak memory, what it said last."""
+    """One run of the command: wall time, processor time, peak memory, last line of output."""
 
     seconds: float
     cpu_seconds: float

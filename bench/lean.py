@@ -1,6 +1,6 @@
-"""A client that costs little: requests as ready bytes over kept connections, answers cut out of the stream.
+"""A minimal HTTP client: prepared requests over open connections, responses parsed from the stream.
 
-Rules for this file: it trusts the server it measures. Nothing here is for clients that meet other servers.
+Rules for this file: it trusts the server it measures, and is not for other servers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is, and how it is spoken to."""
+    """The address of a server, and the TLS context for it."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Address:
 
     @classmethod
     def of_kubeconfig(cls, path: Path) -> Address:
-        """What a kubeconfig with embedded certificates says."""
+        """The address in a kubeconfig with embedded certificates."""
         config = yaml.safe_load(path.read_text("utf-8"))
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         url = urlsplit(cluster["server"])

@@ -1,8 +1,8 @@
-"""What is measured: slices, claims and folders of manifests, the same on every machine.
+"""Inputs of benchmarks: slices, claims and folders of manifests, the same on every machine.
 
-Theory of operation: dray remembers values it has seen (quantities, names, valid attributes), and real drivers
-repeat most of theirs. So that memory gives no unfair advantage, the values here are new for every device of
-every slice; whether a slice is read twice is for the measurement to say.
+Theory of operation: dray caches values it has seen (quantities, names, valid attributes), and real drivers
+repeat most of theirs. So that caches give no unfair advantage, the values here are new for every device of
+every slice; whether a slice is read twice is up to the benchmark.
 """
 
 from __future__ import annotations

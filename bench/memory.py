@@ -1,11 +1,10 @@
 """`python -m bench.memory`: memory of a scheduler while drivers republish their slices without end.
 
-Theory of operation: every node has one slice, and each update changes one attribute of its devices to values
-that were never there. An update takes the way of a real one: a line of a watch is decoded, judged by the
-rules of the API as the server of the same process does, and put into the indexer of an informer, which feeds
-the overlay. Now and then a pod with a claim is placed and another one leaves; some claims have a selector
-nobody asked before. Nothing of an old slice is needed once it was replaced, so memory must end where it
-began.
+Theory of operation: every node has one slice, and each update changes one attribute of its devices to new
+values. An update takes the path of a real one: a line of a watch is decoded, validated as by the server in
+the same process, and put into the indexer of an informer, which updates the scheduler cache. Now and then a
+pod with a claim is placed and another one is deleted; some claims have a new selector. Nothing of an old
+slice is needed once it was replaced, so memory must end where it began.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ def node(number: int) -> Node:
 
 
 def slice_document(number: int, version: int, devices: int = DEVICES) -> dict[str, Any]:
-    """The slice of a node; one attribute of each device has a value that was never seen before."""
+    """The slice of a node; one attribute of each device has a new value."""
     name = f"node-{number:05}"
     found = [_device(position, version) for position in range(devices)]
     return {
@@ -170,7 +169,7 @@ def _device(position: int, version: int) -> dict[str, Any]:
 
 
 def pod_with_claim(number: int, *, anew: bool) -> tuple[Pod, ResourceClaim]:
-    """A pod and its claim for one device; the selector is that of all others, or one nobody asked before."""
+    """A pod and its claim for one device; the selector is that of all others, or a new one."""
     least = f"{number % 40 + 1}Gi" if not anew else f"{number}Mi"
     expression = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{least}")) >= 0'
     exactly = {
@@ -214,7 +213,7 @@ def readings(churn: Churn, updates: int, parts: int = 10) -> Iterator[Reading]:
 
 
 def resident() -> float:
-    """Memory of this process in MiB, after what is garbage was collected."""
+    """Memory of this process in MiB, after garbage collection."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * 4096 / _MEBIBYTE

@@ -1,9 +1,9 @@
-"""Nodes and drivers: `python -m bench.node [WHAT ...]`; what is one of prepare, pods, simulated, publish,
+"""Nodes and drivers: `python -m bench.node [WHAT ...]`; WHAT is one of prepare, pods, simulated, publish,
 apply.
 
-Everything runs through `dray up` in a process of its own, as people have it: durable store, TLS, audit log,
-drivers on their sockets. Only `prepare` runs inside this process, where calls can be timed one by one: the
-real preparer of the agent and a real driver of the kit, with the server in memory beside them.
+Everything runs through `dray up` in its own process, as users have it: durable store, TLS, audit log, drivers
+on their sockets. Only `prepare` runs inside this process, where calls can be timed one by one: the real
+preparer of the agent and a real driver of the kit, with the server in memory beside them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def pod(name: str, claim_from: str) -> Document:
 
 
 class PodTimes:
-    """When pods began to run and when they were gone, as a watch tells."""
+    """When pods started to run and when they were deleted, from a watch."""
 
     def __init__(self, client: Client) -> None:
         self.ran: dict[str, float] = {}
@@ -150,7 +150,7 @@ async def pods(count: int = 110) -> Figures:
 
 
 async def simulated(count: int = 500, seconds: float = 30.0) -> Figures:
-    """Simulated nodes in one process: memory, and what their signs of life cost."""
+    """Simulated nodes in one process: memory, and what their heartbeats cost."""
     async with upped("--nodes", "0", "--simulated", str(count)) as (cluster, client):
         await asyncio.sleep(15)  # the start is over
         busy = cluster.processor_seconds()

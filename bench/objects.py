@@ -1,8 +1,8 @@
 """How long it takes to read an object: dray (decode, default, validate) beside the Python kubernetes client.
 
-Theory of operation: every contender reads the same texts. They take turns, a few texts each, so that a busy
-or warming machine meets all of them alike. What is counted is the processor's time, and the best turn counts:
-noise only ever adds time.
+Theory of operation: every implementation reads the same texts. They take turns, a few texts each, so that a
+busy or warming machine affects all of them alike. The figure is processor time of the best turn: noise only
+ever adds time.
 """
 
 from __future__ import annotations

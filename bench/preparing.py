@@ -1,8 +1,8 @@
-"""The way from a pod that is bound to devices that are ready, timed call by call inside one process.
+"""The time from a bound pod to ready devices, measured call by call inside one process.
 
-A cluster with one node runs here, its server included, with containers that are only pretended. Two calls are
-watched: what the agent does for a pod's claims as a whole, and inside of it what the driver is asked over its
-socket. The difference is the agent's own: reading the claim, the record on disk, the word to the server.
+A cluster with one node runs here, its server included, with a fake container runtime. Two calls are timed:
+what the agent does for a pod's claims as a whole, and inside of it the driver's call over its socket. The
+difference is the agent's own: reading the claim, the record on disk, the preparation on the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process that is measured takes of the machine, and how it is ended."""
+"""Resource usage of a measured process, and how it is stopped."""
 
 from __future__ import annotations
 

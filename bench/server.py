@@ -1,7 +1,7 @@
-"""The API server over TLS, with a store that is durable: `python -m bench.server [--seconds N] [--small]`.
+"""The API server over TLS, with a durable store: `python -m bench.server [--seconds N] [--small]`.
 
-The server and its clients are processes of their own. Clients are as lean as we can make them (`bench.lean`)
-and share one processor, so that the server has the other.
+The server and its clients are processes of their own. Clients are minimal (`bench.lean`) and share one
+processor, so that the server has the other.
 """
 
 from __future__ import annotations

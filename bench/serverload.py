@@ -1,6 +1,6 @@
 """A process that puts load on a server: `python -m bench.serverload JOB`, with a job as JSON.
 
-It connects, says `ready`, waits for a line, works, and prints what it saw as JSON.
+It connects, prints `ready`, waits for a line, works, and prints its results as JSON.
 """
 
 from __future__ import annotations

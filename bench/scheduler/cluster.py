@@ -1,4 +1,4 @@
-"""A cluster in a process of its own: `dray up` on a fresh directory, without nodes of its own."""
+"""A cluster in its own process: `dray up` on a fresh directory, without nodes of its own."""
 
 from __future__ import annotations
 

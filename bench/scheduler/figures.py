@@ -1,4 +1,4 @@
-"""From moments at which pods got their nodes to figures."""
+"""Computes figures from the times at which pods were bound."""
 
 from __future__ import annotations
 

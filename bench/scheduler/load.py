@@ -1,7 +1,7 @@
-"""The load: objects that are there before, then pods in a burst or at a steady backlog.
+"""The load: objects that exist before, then pods in a burst or at a steady backlog.
 
-Theory of operation: many kept connections share one line of requests. One more connection watches all pods
-and tells when each got its node; that, and nothing the scheduler says of itself, is what is counted.
+Theory of operation: many open connections share one queue of requests. One more connection watches all pods
+and records when each was bound; that, and no metric of the scheduler itself, is what is counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 class Refused(Exception):  # noqa: N818 - what is the case
-    """The server said no to the load."""
+    """The server refused a request of the load."""
 
 
 class Sender:
@@ -91,8 +91,8 @@ class Sender:
 
 
 @dataclass
-class Sightings:
-    """When pods were asked for, and when each was seen to have a node."""
+class PodTimes:
+    """When pods were created, and when each was seen with a node."""
 
     asked: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Load:
 
     workload: Workload
     sender: Sender
-    seen: Sightings
+    seen: PodTimes
 
     async def prepare(self) -> None:
         """Bring about what is there before the first measured pod."""
@@ -282,7 +282,7 @@ async def loading(workload: Workload, address: Address) -> AsyncIterator[Load]:
     """A load with its connections."""
     wires = [await connect(address) for _ in range(CREATORS)]
     watching = await connect(address)
-    seen = Sightings()
+    seen = PodTimes()
     watching.stream(packed("GET", "/api/v1/pods?watch=1"), seen.take)
     try:
         yield Load(workload, Sender(wires), seen)

@@ -1,4 +1,4 @@
-"""A server in this process with controllers on it, and short words for what they should bring about."""
+"""A server in this process with controllers, and helpers for pods and claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A way to a server that tests meddle with: answers and events come late, in any order, or not at all."""
+"""A transport that tests intercept: responses and events come late, in any order, or not at all."""
 
 from __future__ import annotations
 

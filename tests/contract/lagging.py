@@ -1,4 +1,4 @@
-"""Ways to a server that are not good: watches that fall behind, answers that get lost."""
+"""Transports that misbehave: watches that fall behind, responses that get lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that are coroutines, each in an event loop of its own and with an end."""
+"""Runs tests that are coroutines, each in an event loop of its own and with a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in this process with a scheduler and controllers on it, and short words for clusters and pods."""
+"""A server in this process with a scheduler and controllers, and helpers for clusters and pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An informer whose connections are cut again and again misses nothing and tells nothing twice."""
+"""An informer whose connections are cut again and again misses no event and delivers none twice."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dray.client.events import (
 from dray.client.rest_client import ClientOptions
 from tests.contract.servers import reaching, way
 from tests.contract.test_client_verbs import claim, pod
-from tests.unit.client.fakeapi import FakeApi, Hours, Told, client_of, failed
+from tests.unit.client.fakeapi import FakeApi, FakeResponse, InstantTime, client_of, failed
 
 __all__ = ["way"]
 
@@ -58,8 +58,8 @@ async def test_people_can_read_what_was_recorded(way, tmp_path):
 
 async def test_repeated_events_are_one_event_with_a_count(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
-        hours = Hours()
-        client = reach.client(ClientOptions(time_source=hours.time_source))
+        time = InstantTime()
+        client = reach.client(ClientOptions(time_source=time.time_source))
         about = await client.create(pod("p"))
         events = recorder(client)
         for _ in range(3):
@@ -70,7 +70,7 @@ async def test_repeated_events_are_one_event_with_a_count(way, tmp_path):
             await events.write_due()
         (event,) = (await client.list(NEW_EVENT_KIND, "default")).items
         assert event["series"]["count"] == 3  # the rest is told later, all at once
-        hours.clock.advance(11)
+        time.clock.advance(11)
         await events.write_due()
         (event,) = (await client.list(NEW_EVENT_KIND, "default")).items
         assert event["series"]["count"] == 7
@@ -106,16 +106,16 @@ async def test_recording_runs_by_itself(way, tmp_path):
 
 def fake(*answers) -> FakeApi:
     api = FakeApi()
-    api.answer("GET", PROBE, Told({"resources": []}))
+    api.answer("GET", PROBE, FakeResponse({"resources": []}))
     api.answer("POST", EVENTS, *answers)
     return api
 
 
 async def test_servers_without_the_new_events_get_the_old():
     api = FakeApi()
-    api.answer("POST", OLD_EVENTS, lambda asked: Told(asked.body, 201))
-    hours = Hours()
-    events = recorder(client_of(api, time_source=hours.time_source))
+    api.answer("POST", OLD_EVENTS, lambda asked: FakeResponse(asked.body, 201))
+    time = InstantTime()
+    events = recorder(client_of(api, time_source=time.time_source))
     events.record(SOMEBODY, "Reason", "note")
     await events.write_due()
     event = api.asked[-1].document
@@ -124,21 +124,21 @@ async def test_servers_without_the_new_events_get_the_old():
     assert (event["message"], event["count"]) == ("note", 1)
     assert event["source"] == {"component": "dray-scheduler"}
     name = event["metadata"]["name"]
-    api.answer("PATCH", f"{OLD_EVENTS}/{name}", Told({"kind": "Event"}))
+    api.answer("PATCH", f"{OLD_EVENTS}/{name}", FakeResponse({"kind": "Event"}))
     events.record(SOMEBODY, "Reason", "note")
-    hours.clock.advance(20)
+    time.clock.advance(20)
     await events.write_due()
     assert api.asked[-1].document["count"] == 2
 
 
 async def test_an_event_the_server_forgot_begins_anew():
-    api, hours = fake(lambda asked: Told(asked.body, 201)), Hours()
-    events = recorder(client_of(api, time_source=hours.time_source))
+    api, time = fake(lambda asked: FakeResponse(asked.body, 201)), InstantTime()
+    events = recorder(client_of(api, time_source=time.time_source))
     for times in (1, 3, 1, 2):
         for _ in range(times):
             events.record(SOMEBODY, "Reason", "note")
         await events.write_due()
-        hours.clock.advance(3600)
+        time.clock.advance(3600)
     posted = [asked.document for asked in api.requests("POST", EVENTS)]
     assert [event.get("series", {}).get("count", 1) for event in posted] == [1, 3, 1, 2]
     assert len({event["metadata"]["name"] for event in posted}) == 4
@@ -146,41 +146,41 @@ async def test_an_event_the_server_forgot_begins_anew():
 
 async def test_failures_that_pass_are_waited_out_and_others_are_not():
     busy = failed(503, "ServiceUnavailable", "soon")
-    api, hours = fake(busy, busy, lambda asked: Told(asked.body, 201)), Hours()
-    events = recorder(client_of(api, time_source=hours.time_source, max_attempts=1))
+    api, time = fake(busy, busy, lambda asked: FakeResponse(asked.body, 201)), InstantTime()
+    events = recorder(client_of(api, time_source=time.time_source, max_attempts=1))
     events.record(SOMEBODY, "Reason", "note")
     for _ in range(4):
         await events.write_due()
-        hours.clock.advance(10)
+        time.clock.advance(10)
     assert (events.stats.created, events.stats.failed, events.stats.dropped) == (1, 2, 0)
     api = fake(failed(403, "Forbidden", "the namespace is being deleted"))
-    events = recorder(client_of(api, time_source=hours.time_source))
+    events = recorder(client_of(api, time_source=time.time_source))
     events.record(SOMEBODY, "Reason", "note")
     for _ in range(4):
         await events.write_due()
-        hours.clock.advance(10)
+        time.clock.advance(10)
     assert (len(api.requests("POST", EVENTS)), events.stats.dropped) == (1, 1)
 
 
 async def test_a_server_that_never_answers_is_given_up():
-    api, hours = fake(failed(503, "ServiceUnavailable", "never")), Hours()
-    events = recorder(client_of(api, time_source=hours.time_source, max_attempts=1))
+    api, time = fake(failed(503, "ServiceUnavailable", "never")), InstantTime()
+    events = recorder(client_of(api, time_source=time.time_source, max_attempts=1))
     events.record(SOMEBODY, "Reason", "note")
     for _ in range(20):
         await events.write_due()
-        hours.clock.advance(100)
+        time.clock.advance(100)
     assert (len(api.requests("POST", EVENTS)), events.stats.dropped) == (5, 1)
 
 
 async def test_nobody_is_talked_about_without_end():
-    api, hours = fake(lambda asked: Told(asked.body, 201)), Hours()
-    events = recorder(client_of(api, time_source=hours.time_source))
+    api, time = fake(lambda asked: FakeResponse(asked.body, 201)), InstantTime()
+    events = recorder(client_of(api, time_source=time.time_source))
     for number in range(100):
         events.record(SOMEBODY, "Reason", f"attempt {number}")
     await events.write_due()
     assert len(api.requests("POST", EVENTS)) == EVENTS_PER_OBJECT
     assert events.stats.dropped == 100 - EVENTS_PER_OBJECT
-    hours.clock.advance(60)
+    time.clock.advance(60)
     events.record(SOMEBODY, "Reason", "a minute later")
     await events.write_due()
     assert len(api.requests("POST", EVENTS)) == EVENTS_PER_OBJECT + 1
@@ -195,7 +195,7 @@ async def test_what_is_remembered_has_an_end():
 
 
 async def test_a_name_that_is_taken_is_not_the_end():
-    api = fake(failed(409, "AlreadyExists", "taken"), lambda asked: Told(asked.body, 201))
+    api = fake(failed(409, "AlreadyExists", "taken"), lambda asked: FakeResponse(asked.body, 201))
     events = recorder(client_of(api))
     events.record(InvolvedObject("v1", "Pod", "default", "p" * 253), "Reason", "note")
     await events.write_due()

@@ -19,7 +19,7 @@ from dray.client.leases import (
 from dray.client.patches import MergePatch
 from dray.client.rest_client import ClientOptions
 from tests.contract.servers import Reach, reaching, way
-from tests.unit.client.fakeapi import Hours
+from tests.unit.client.fakeapi import InstantTime
 
 __all__ = ["way"]
 
@@ -28,13 +28,13 @@ class Candidate:
     """One process: a clock of its own that runs when it is told to, and an election."""
 
     def __init__(self, reach: Reach, name: str) -> None:
-        self.hours = Hours()
-        self.client = reach.client(ClientOptions(time_source=self.hours.time_source, max_attempts=1))
+        self.time = InstantTime()
+        self.client = reach.client(ClientOptions(time_source=self.time.time_source, max_attempts=1))
         self.election = LeaderElector(self.client, "leader", "kube-system", name)
         self.led = 0
 
     def pass_by(self, seconds: float) -> None:
-        self.hours.clock.advance(seconds)
+        self.time.clock.advance(seconds)
 
     async def attempt(self) -> bool:
         return await self.election._try_acquire_or_renew(60)
@@ -164,7 +164,7 @@ async def test_a_leader_without_a_server_stops(way, tmp_path, monkeypatch):
             try:
                 await asyncio.Event().wait()
             finally:
-                stopped_at.append(ann.hours.clock.monotonic())
+                stopped_at.append(ann.time.clock.monotonic())
 
         with pytest.raises(LeadershipLostError, match="`ann` no longer leads `kube-system/leader`"):
             await ann.election.run(lead)
@@ -178,13 +178,13 @@ async def test_a_leader_that_was_overthrown_stops_at_once(way, tmp_path):
         async def lead() -> None:
             usurped = MergePatch({"spec": {"holderIdentity": "bob"}})
             await reach.client().patch(LEASE_KIND, "leader", usurped, "kube-system")
-            now.append(ann.hours.clock.monotonic())
+            now.append(ann.time.clock.monotonic())
             await asyncio.Event().wait()
 
         now: list[float] = []
         with pytest.raises(LeadershipLostError):
             await ann.election.run(lead)
-        assert ann.hours.clock.monotonic() - now[0] <= 4
+        assert ann.time.clock.monotonic() - now[0] <= 4
         assert (await lease(reach))["holderIdentity"] == "bob"
 
 
@@ -196,8 +196,8 @@ def test_timings_that_would_let_two_lead_are_refused():
 
 async def test_a_heartbeat_makes_and_renews_its_lease(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
-        hours = Hours()
-        client = reach.client(ClientOptions(time_source=hours.time_source))
+        time = InstantTime()
+        client = reach.client(ClientOptions(time_source=time.time_source))
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
         node = await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
         owner["uid"] = node["metadata"]["uid"]
@@ -205,20 +205,20 @@ async def test_a_heartbeat_makes_and_renews_its_lease(way, tmp_path):
             client, "n", "kube-system", HeartbeatOptions("n", get_owner_reference=lambda: owner)
         )
         run = asyncio.create_task(heart.run())
-        while len(hours.slept) < 3:
+        while len(time.slept) < 3:
             await asyncio.sleep(0.001)
         run.cancel()
         found = await client.get(LEASE_KIND, "n", "kube-system")
         assert found["spec"]["holderIdentity"] == "n"
         assert found["spec"]["leaseDurationSeconds"] == 40
         assert found["metadata"]["ownerReferences"] == [owner]
-        assert hours.slept[:3] == [10, 10, 10]
+        assert time.slept[:3] == [10, 10, 10]
 
 
 async def test_a_heartbeat_that_fails_is_repeated_sooner(way, tmp_path, monkeypatch):
     async with reaching(way, tmp_path) as reach:
-        hours = Hours()
-        client = reach.client(ClientOptions(time_source=hours.time_source))
+        time = InstantTime()
+        client = reach.client(ClientOptions(time_source=time.time_source))
         heart = Heartbeat(client, "n", "kube-system", HeartbeatOptions("n"))
         sound, broken = client.patch, 3
 
@@ -231,9 +231,9 @@ async def test_a_heartbeat_that_fails_is_repeated_sooner(way, tmp_path, monkeypa
 
         monkeypatch.setattr(client, "patch", sometimes)
         run = asyncio.create_task(heart.run())
-        while len(hours.slept) < 4:
+        while len(time.slept) < 4:
             await asyncio.sleep(0.001)
         run.cancel()
-        assert hours.slept[:3] == pytest.approx([0.15, 0.3, 0.6])
-        assert hours.slept[3] == 10
+        assert time.slept[:3] == pytest.approx([0.15, 0.3, 0.6])
+        assert time.slept[3] == 10
         assert heart.failures == 0

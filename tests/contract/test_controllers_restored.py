@@ -1,4 +1,4 @@
-"""A server goes on from a copy: controllers that saw a pod go find its claim reserved for it once more."""
+"""A restored server: controllers that saw a pod deleted find its claim reserved for it once more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler counts while it works, under the names that dashboards know."""
+"""The scheduler's metrics while it works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler against a real server while a search takes longer than anybody has time for."""
+"""The scheduler against a real server while a search takes very long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler against a real server when things go wrong: rivals, deletions, searches, new leaders."""
+"""The scheduler against a real server under failures: rivals, deletions, searches, new leaders."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.effort import effort
 from tests.unit.client.fakeapi import (
     CLAIMS,
     FakeApi,
-    Told,
+    FakeResponse,
     bookmark,
     claim,
     client_of,
@@ -99,7 +99,7 @@ class History(FakeApi):
         if fault.gone:
             self.forgot = True
             return failed(410, "Expired", "gone")
-        return Told(self._stream(int(asked.query["resourceVersion"]), fault))
+        return FakeResponse(self._stream(int(asked.query["resourceVersion"]), fault))
 
     async def _stream(self, after: int, fault: Fault):
         earlier = [event for event in self.events if event.revision <= after]

@@ -1,1 +1,1 @@
-"""Faults that others had, one test per row, named after the row's id."""
+"""Bugs that other implementations had, one test per row, named after the row's id."""

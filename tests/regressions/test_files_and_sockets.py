@@ -1,4 +1,4 @@
-"""S-11: who may reach the files and sockets of a node, and what lies in their place when we come."""
+"""S-11: access to the files and sockets of a node, and other files in their place."""
 
 from __future__ import annotations
 

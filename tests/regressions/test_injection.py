@@ -1,4 +1,4 @@
-"""S-10: names, labels and texts of others, in every place of a node where they could mean something."""
+"""S-10: names, labels and texts of others, in every place of a node where they could be interpreted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pods need, where others counted wrong."""
+"""Resource requests of pods, where others counted wrong."""
 
 from __future__ import annotations
 

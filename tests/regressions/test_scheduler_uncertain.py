@@ -1,4 +1,4 @@
-"""Answers that get lost: whatever a pod has that may run stays with it, and nothing is promised twice."""
+"""Responses that get lost: a pod that may run keeps what it has, and nothing is assumed twice."""
 
 from __future__ import annotations
 

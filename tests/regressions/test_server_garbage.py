@@ -1,4 +1,4 @@
-"""Objects that others kept from going."""
+"""Objects whose deletion others blocked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ways around the ledger that were open once: a device is one claim's, however the allocation is written."""
+"""Ways around the ledger that existed once: a device belongs to one claim, however the allocation is
+written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces that went while something was still in them."""
+"""Namespaces that were deleted while objects were still in them."""
 
 from __future__ import annotations
 

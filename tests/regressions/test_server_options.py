@@ -1,4 +1,4 @@
-"""Options of requests that were taken as they came."""
+"""Options of requests that were not validated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways around the rights of users that were open once."""
+"""Ways around the permissions of users that existed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strange objects and bodies that met a fault of the server once; every one is answered, and it goes on."""
+"""Malformed objects and bodies that once broke the server; each gets a response, and the server continues."""
 
 from __future__ import annotations
 

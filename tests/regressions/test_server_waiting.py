@@ -1,4 +1,4 @@
-"""Requests that waited for what did not come."""
+"""Requests that waited for something that did not come."""
 
 from __future__ import annotations
 

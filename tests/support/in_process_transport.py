@@ -1,9 +1,9 @@
-"""The transport that calls an ASGI application in this process: no sockets, no TLS, no copying.
+"""A transport that calls an ASGI application in this process: no sockets, no TLS, no copying.
 
 Theory of operation: a request is one call of the application in the caller's own task. A stream runs the
-application in a task that runs as long as the stream is open; what it sends waits in a short queue, so that
-an application that sends faster than anybody reads has to wait too. Who asks is told in the scope, under
-`extensions` as `dray.user`; a server believes that only of a scope without a client's socket.
+application in a task that ends with the stream; what it sends waits in a short queue, so that an application
+that sends faster than its reader reads has to wait too. The user is passed in the scope, under `extensions`
+as `dray.user`; a server accepts that only from a scope without a client's socket.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ChunkQueue = asyncio.Queue[bytes | Exception | None]
 USER_EXTENSION = "dray.user"
 
 MAX_QUEUED_CHUNKS = 16
-"""How many parts of a stream wait for their reader before the application has to."""
+"""How many chunks of a stream wait for their reader before the application has to."""
 
 
 class InProcessTransport:
-    """A way to an application in this process, as the user given."""
+    """A transport to an application in this process, as a given user."""
 
     def __init__(self, application: Application, user: str, groups: tuple[str, ...] = ()) -> None:
         self._application = application
@@ -74,7 +74,7 @@ class InProcessTransport:
         work = asyncio.ensure_future(self._run_application(request, body, answer))
         chunks = _iterate_chunks(answer.queue, idle_timeout)
         try:
-            if await anext(chunks, None) is None:  # comes when the head of the answer is known
+            if await anext(chunks, None) is None:  # comes when the head of the response is known
                 raise ServerUnreachableError(
                     f"the application answered nothing to {request.method} {request.path}"
                 )
@@ -85,10 +85,10 @@ class InProcessTransport:
             work.cancel()
             await asyncio.wait([work])
             if not work.cancelled():
-                work.exception()  # the reader has been told, or has left and does not mind
+                work.exception()  # the reader has got the error, or has left
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
 
     async def _run_application(
         self, request: TransportRequest, body: _RequestBody, response: _StreamedResponse
@@ -124,7 +124,7 @@ class InProcessTransport:
 
 
 class _RequestBody:
-    """What the application receives: the body, and later that the reader has gone."""
+    """What the application receives: the body, and later that the reader has disconnected."""
 
     def __init__(self, body: bytes) -> None:
         self._body: bytes | None = body
@@ -139,7 +139,7 @@ class _RequestBody:
 
 
 class _ResponseStart:
-    """What every answer begins with."""
+    """The start of every response."""
 
     def __init__(self) -> None:
         self.code = 0
@@ -153,7 +153,7 @@ class _ResponseStart:
 
 
 class _BufferedResponse(_ResponseStart):
-    """Takes an answer as a whole."""
+    """Takes a response as a whole."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class _BufferedResponse(_ResponseStart):
 
 
 class _StreamedResponse(_ResponseStart):
-    """Takes an answer part by part; the empty first part says that the head is known."""
+    """Takes a response chunk by chunk; an empty first chunk says that the head is known."""
 
     def __init__(self) -> None:
         super().__init__()

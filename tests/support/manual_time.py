@@ -1,4 +1,4 @@
-"""A tempo whose clock tests turn by hand: whoever sleeps wakes when its time has come."""
+"""A time source with a manual clock: a sleeper wakes when the clock is advanced past its deadline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.clock import ManualClock
 
 
 class ManualTime:
-    """A clock, and everybody who waits for it."""
+    """A manual clock, and its sleepers."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -25,7 +25,7 @@ class ManualTime:
         await waits
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, and everybody whose time has come do something."""
+        """Advance the clock, and let everything that is due run."""
         self.clock.advance(seconds)
         now = self.clock.monotonic()
         for due, waits in self._asleep:

@@ -1,4 +1,4 @@
-"""Calling an application in this process."""
+"""The transport to an ASGI application in this process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from dray.client.errors import ServerUnreachableError
 from dray.client.transport import TransportRequest
 from tests.support.in_process_transport import MAX_QUEUED_CHUNKS, InProcessTransport
-from tests.unit.client.fakeapi import FakeApi, Told, forever
+from tests.unit.client.fakeapi import FakeApi, FakeResponse, forever
 
 
 async def test_a_request_arrives_as_it_was_made():
     api = FakeApi()
-    api.answer("POST", "/a b/ü", Told(b"made", 201, {"X-One": "1"}))
+    api.answer("POST", "/a b/ü", FakeResponse(b"made", 201, {"X-One": "1"}))
     request = TransportRequest(
         "POST", "/a%20b/%C3%BC", {"q": "x=y & z"}, b"{}", "application/x", headers={"User-Agent": "me"}
     )
@@ -35,7 +35,7 @@ async def test_a_request_arrives_as_it_was_made():
 
 async def test_leaving_a_stream_ends_the_application():
     api = FakeApi()
-    api.answer("GET", "/x", Told(forever(b"one")))
+    api.answer("GET", "/x", FakeResponse(forever(b"one")))
     async with InProcessTransport(api, "u").stream(TransportRequest("GET", "/x"), idle_timeout=5) as stream:
         assert stream.code == 200
         assert await anext(aiter(stream.chunks)) == b"one"
@@ -52,7 +52,7 @@ async def test_an_application_that_nobody_reads_has_to_wait():
             yield b"x"
 
     api = FakeApi()
-    api.answer("GET", "/x", Told(eager()))
+    api.answer("GET", "/x", FakeResponse(eager()))
     async with InProcessTransport(api, "u").stream(TransportRequest("GET", "/x"), idle_timeout=5) as stream:
         await asyncio.sleep(0.01)
         assert sent <= MAX_QUEUED_CHUNKS + 2

@@ -1,4 +1,4 @@
-"""A command line to type into, and a folder to do it in."""
+"""Fixtures to run commands in a folder of their own."""
 
 from __future__ import annotations
 

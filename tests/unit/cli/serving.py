@@ -1,4 +1,4 @@
-"""A server in another thread, for commands that reach it as anybody would."""
+"""A server in another thread, for commands that connect to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Kubernetes ends a whole attempt and dray places, the output says so in one line."""
+"""Where Kubernetes aborts a whole attempt and dray places, the output has a note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files are judged as an API server would: what it refuses is named and never placed."""
+"""Files are validated as an API server would: invalid objects are named and never placed."""
 
 from __future__ import annotations
 

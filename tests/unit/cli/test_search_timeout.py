@@ -1,4 +1,4 @@
-"""`--search-timeout`: a search that takes too long is given up, and says how far it came."""
+"""`--search-timeout`: a search that takes too long gives up, and reports how far it came."""
 
 from __future__ import annotations
 

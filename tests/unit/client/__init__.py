@@ -1,1 +1,1 @@
-"""The client, with servers that misbehave on purpose."""
+"""The client, against servers that misbehave on purpose."""

@@ -1,7 +1,7 @@
-"""A server that answers what it was told to, and remembers what it was asked.
+"""A scripted API server that records its requests.
 
-Only for what a sound server does not do: answers of 410 and 429 at will, streams that break, events that come
-twice. What a sound server does is tested against a real one, in tests/contract.
+Only for what a correct server does not do: responses of 410 and 429 at will, streams that break, events that
+come twice. What a correct server does is tested against a real one, in tests/contract.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.in_process_transport import InProcessTransport
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
     """One request as it arrived."""
 
     method: str
@@ -38,7 +38,7 @@ class Asked:
 
 
 @dataclass
-class Told:
+class FakeResponse:
     """One answer: a body, or parts that are sent one by one. A part that is an exception is raised."""
 
     body: Any = b""
@@ -46,28 +46,28 @@ class Told:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-Answer = Told | Callable[[Asked], Told]
+Answer = FakeResponse | Callable[[ReceivedRequest], FakeResponse]
 
 
 class FakeApi:
     """An ASGI application with a script: answers per method and path, used up in order, the last for ever."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.script: dict[tuple[str, str], deque[Answer]] = {}
         self.left = 0
 
     def answer(self, method: str, path: str, *answers: Answer) -> None:
         self.script.setdefault((method, path), deque()).extend(answers)
 
-    def requests(self, method: str, path: str) -> list[Asked]:
+    def requests(self, method: str, path: str) -> list[ReceivedRequest]:
         return [asked for asked in self.asked if (asked.method, asked.path) == (method, path)]
 
     async def __call__(self, scope, receive, send) -> None:
         body = (await receive()).get("body", b"")
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         query = dict(parse_qsl(scope["query_string"].decode()))
-        asked = Asked(scope["method"], scope["path"], query, headers, body, scope)
+        asked = ReceivedRequest(scope["method"], scope["path"], query, headers, body, scope)
         self.asked.append(asked)
         told = self._next(asked)
         given = [(name.encode(), value.encode()) for name, value in told.headers.items()]
@@ -78,12 +78,12 @@ class FakeApi:
             self.left += 1
             raise
 
-    def _next(self, asked: Asked) -> Told:
+    def _next(self, asked: ReceivedRequest) -> FakeResponse:
         answers = self.script.get((asked.method, asked.path))
         if not answers:
             return failed(404, "NotFound", "the server could not find the requested resource")
         answer = answers.popleft() if len(answers) > 1 else answers[0]
-        return answer if isinstance(answer, Told) else answer(asked)
+        return answer if isinstance(answer, FakeResponse) else answer(asked)
 
     async def _send(self, send, body: Any) -> None:
         if isinstance(body, bytes | dict):
@@ -109,14 +109,14 @@ async def forever(*given: bytes) -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
 
 
-def failed(code: int, reason: str, message: str, **more: Any) -> Told:
+def failed(code: int, reason: str, message: str, **more: Any) -> FakeResponse:
     """A `Status` that says no; `retry_after` also becomes a header."""
     headers = {"retry-after": str(more["retry_after"])} if "retry_after" in more else {}
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
-    return Told(status | {"code": code, "details": more.get("details", {})}, code, headers)
+    return FakeResponse(status | {"code": code, "details": more.get("details", {})}, code, headers)
 
 
-class Hours:
+class InstantTime:
     """Time that passes only by sleeping; every sleep is remembered."""
 
     def __init__(self) -> None:
@@ -136,7 +136,8 @@ class Hours:
 def client_of(api: Any, **options: Any) -> Client:
     """A client of a fake, whose waits take no time."""
     return Client(
-        InProcessTransport(api, "tester"), ClientOptions(**{"time_source": Hours().time_source} | options)
+        InProcessTransport(api, "tester"),
+        ClientOptions(**{"time_source": InstantTime().time_source} | options),
     )
 
 
@@ -148,7 +149,7 @@ def serves(api: FakeApi, *versions: str) -> FakeApi:
     """Let the fake serve claims in these versions."""
     for version in versions:
         resources = {"kind": "APIResourceList", "resources": [{"name": "resourceclaims"}]}
-        api.answer("GET", f"/apis/resource.k8s.io/{version}", Told(resources))
+        api.answer("GET", f"/apis/resource.k8s.io/{version}", FakeResponse(resources))
     return api
 
 
@@ -166,13 +167,13 @@ def claim(
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata}
 
 
-def listing(version: int, *items: dict[str, Any], more: str = "") -> Told:
+def listing(version: int, *items: dict[str, Any], more: str = "") -> FakeResponse:
     """A list as kube-apiserver writes it: items do not say what they are."""
     bare = [
         {key: value for key, value in item.items() if key not in ("apiVersion", "kind")} for item in items
     ]
     metadata = {"resourceVersion": str(version)} | ({"continue": more} if more else {})
-    return Told({"kind": "ResourceClaimList", "metadata": metadata, "items": bare})
+    return FakeResponse({"kind": "ResourceClaimList", "metadata": metadata, "items": bare})
 
 
 def line(what: str, obj: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""An informer on a scripted server, and what its listeners were told."""
+"""An informer on a scripted server, and the calls of its listeners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from dray.api.resource import ResourceClaim
 from dray.client.informers.informer import Informer, InformerOptions
-from tests.unit.client.fakeapi import CLAIMS, FakeApi, Told, client_of, failed, forever, serves
+from tests.unit.client.fakeapi import CLAIMS, FakeApi, FakeResponse, client_of, failed, forever, serves
 
 
 class Diary:
@@ -42,7 +42,11 @@ class Server(FakeApi):
         if script:
             return script.pop(0)
         self.quiet.set()
-        return Told(forever()) if asked.query.get("watch") else failed(503, "ServiceUnavailable", "no more")
+        return (
+            FakeResponse(forever())
+            if asked.query.get("watch")
+            else failed(503, "ServiceUnavailable", "no more")
+        )
 
     @property
     def watched_from(self) -> list[str]:

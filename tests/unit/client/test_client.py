@@ -1,4 +1,4 @@
-"""Verbs, where a sound server of our own would not show the difference."""
+"""Verbs of the client, where a correct server of our own would not show the difference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.client.fakeapi import (
     CLAIMS,
     IN_DEFAULT,
     FakeApi,
-    Told,
+    FakeResponse,
     claim,
     client_of,
     failed,
@@ -52,7 +52,7 @@ async def test_the_newest_version_that_both_speak_is_used_and_asked_for_once():
 
 async def test_a_version_without_the_kind_is_not_it():
     api = FakeApi()
-    api.answer("GET", "/apis/resource.k8s.io/v1", Told({"resources": [{"name": "deviceclasses"}]}))
+    api.answer("GET", "/apis/resource.k8s.io/v1", FakeResponse({"resources": [{"name": "deviceclasses"}]}))
     assert await client_of(serves(api, "v1beta1")).get_served_version(ResourceClaim) == "v1beta1"
 
 
@@ -65,9 +65,9 @@ async def test_a_server_without_the_kind_is_reported_with_what_was_expected():
 
 async def test_what_an_older_server_says_arrives_in_the_internal_form():
     api = serves(FakeApi(), "v1beta1")
-    api.answer("GET", f"{OLD}/a", Told(old_claim("a", 3)))
+    api.answer("GET", f"{OLD}/a", FakeResponse(old_claim("a", 3)))
     bare = {key: value for key, value in old_claim("a", 3).items() if key not in ("kind", "apiVersion")}
-    api.answer("GET", OLD, Told({"metadata": {"resourceVersion": "3"}, "items": [bare]}))
+    api.answer("GET", OLD, FakeResponse({"metadata": {"resourceVersion": "3"}, "items": [bare]}))
     client = client_of(api)
     got = await client.get(ResourceClaim, "a", "default")
     assert got == decode_document(claim("a", 3) | {"spec": WANTED}).object
@@ -77,7 +77,7 @@ async def test_what_an_older_server_says_arrives_in_the_internal_form():
 async def test_what_is_written_to_an_older_server_is_in_its_version():
     api = serves(FakeApi(), "v1beta1")
     for method, path in (("POST", OLD), ("PUT", f"{OLD}/a"), ("PATCH", f"{OLD}/a")):
-        api.answer(method, path, lambda asked: Told(old_claim("a", 4)))
+        api.answer(method, path, lambda asked: FakeResponse(old_claim("a", 4)))
     client = client_of(api)
     new = decode_document(claim("a", 3) | {"spec": WANTED}).object
     stored = await client.create(new)
@@ -95,15 +95,15 @@ async def test_a_server_that_was_upgraded_is_asked_again():
     with pytest.raises(NotFoundError):
         await client.get(ResourceClaim, "a", "default")  # the path is gone
     serves(api, "v1")
-    api.answer("GET", f"{IN_DEFAULT}/a", Told(claim("a", 9)))
+    api.answer("GET", f"{IN_DEFAULT}/a", FakeResponse(claim("a", 9)))
     assert (await client.get(ResourceClaim, "a", "default")).metadata.resource_version == "9"
 
 
 async def test_fields_of_a_newer_server_are_noted_and_survive_an_amendment():
     newer = claim("a", 3) | {"spec": WANTED | {"tomorrow": True}}
     api = serves(FakeApi(), "v1")
-    api.answer("GET", f"{IN_DEFAULT}/a", Told(newer))
-    api.answer("PATCH", f"{IN_DEFAULT}/a", Told(newer))
+    api.answer("GET", f"{IN_DEFAULT}/a", FakeResponse(newer))
+    api.answer("PATCH", f"{IN_DEFAULT}/a", FakeResponse(newer))
     client = client_of(api)
     old = await client.get(ResourceClaim, "a", "default")
     assert client.get_unknown_fields(ResourceClaim) == {"spec.tomorrow"}
@@ -165,14 +165,14 @@ async def test_a_list_that_expires_even_at_once_is_a_failure():
 async def test_items_of_lists_get_their_kind_and_version():
     api = FakeApi()
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"future": 1}}
-    api.answer("GET", "/api/v1/pods", Told({"metadata": {}, "items": [pod]}))
+    api.answer("GET", "/api/v1/pods", FakeResponse({"metadata": {}, "items": [pod]}))
     got = await client_of(api).list(POD)
     assert got.items == ({"apiVersion": "v1", "kind": "Pod"} | pod,)
 
 
 async def test_lists_of_nothing():
     api = serves(FakeApi(), "v1")
-    api.answer("GET", CLAIMS, Told({"metadata": {"resourceVersion": "5"}, "items": None}))
+    api.answer("GET", CLAIMS, FakeResponse({"metadata": {"resourceVersion": "5"}, "items": None}))
     assert (await client_of(api).list(ResourceClaim)).items == ()
 
 
@@ -188,7 +188,7 @@ async def test_an_eviction_that_a_budget_forbids_is_not_tried_again():
 
 async def test_delete_options_are_sent():
     api = FakeApi()
-    success = Told({"kind": "Status", "status": "Success"})
+    success = FakeResponse({"kind": "Status", "status": "Success"})
     api.answer("DELETE", "/api/v1/namespaces/default/pods/p", success)
     api.answer("DELETE", "/api/v1/namespaces/default/pods", success)
     client = client_of(api)
@@ -211,7 +211,7 @@ async def test_delete_options_are_sent():
 
 async def test_writers_say_who_they_are_and_whether_they_mean_it():
     api = FakeApi()
-    api.answer("PATCH", "/api/v1/nodes/n/status", Told({"kind": "Node"}))
+    api.answer("PATCH", "/api/v1/nodes/n/status", FakeResponse({"kind": "Node"}))
     await client_of(api, field_manager="me").patch(
         get_kind("Node"), "n", MergePatch({}), subresource="status", dry_run=True
     )

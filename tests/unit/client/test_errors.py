@@ -1,4 +1,4 @@
-"""Every `Status` becomes the failure its reader looks for."""
+"""Every `Status` becomes the error its caller catches."""
 
 from __future__ import annotations
 

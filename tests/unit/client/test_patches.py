@@ -1,4 +1,4 @@
-"""An amendment turns what was read into what is wanted, and names nothing else."""
+"""A merge patch turns what was read into what is wanted, and names nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real kube-apiserver was recorded to say is understood."""
+"""Recorded responses of a real kube-apiserver are decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is repeated, and what is not."""
+"""Which calls are retried, and which are not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dray.client.errors import ApiError, ServerUnreachableError, ServiceUnavaila
 from dray.client.rest_client import ClientOptions, RestClient
 from dray.client.transport import TransportRequest, TransportResponse
 from tests.support.in_process_transport import InProcessTransport
-from tests.unit.client.fakeapi import FakeApi, Hours, Told, failed
+from tests.unit.client.fakeapi import FakeApi, FakeResponse, InstantTime, failed
 
 GOOD = TransportResponse(200, {}, b"{}")
 
@@ -65,24 +65,24 @@ def ident(value):
 
 @pytest.mark.parametrize(("method", "outcome"), REPEATED, ids=ident)
 async def test_repeated(method, outcome):
-    hours, transport = Hours(), Scripted(outcome, outcome, GOOD)
+    time, transport = InstantTime(), Scripted(outcome, outcome, GOOD)
     assert (
-        await RestClient(transport, ClientOptions(time_source=hours.time_source)).call(
+        await RestClient(transport, ClientOptions(time_source=time.time_source)).call(
             TransportRequest(method, "/x")
         )
         is GOOD
     )
     assert transport.calls == 3
-    assert len(hours.slept) == 2
+    assert len(time.slept) == 2
     if isinstance(outcome, TransportResponse):
-        assert min(hours.slept) >= 2
+        assert min(time.slept) >= 2
 
 
 @pytest.mark.parametrize(("method", "outcome"), NOT_REPEATED, ids=ident)
 async def test_not_repeated(method, outcome):
     transport = Scripted(outcome, GOOD)
     with pytest.raises((ApiError, ServerUnreachableError)):
-        await RestClient(transport, ClientOptions(time_source=Hours().time_source)).call(
+        await RestClient(transport, ClientOptions(time_source=InstantTime().time_source)).call(
             TransportRequest(method, "/x")
         )
     assert transport.calls == 1
@@ -91,22 +91,22 @@ async def test_not_repeated(method, outcome):
 async def test_waiting_ends_after_the_timeout():
     transport = Scripted(*[busy(503)] * 3)
     with pytest.raises(ServiceUnavailableError):
-        await RestClient(transport, ClientOptions(max_attempts=3, time_source=Hours().time_source)).call(
-            TransportRequest("GET", "/x")
-        )
+        await RestClient(
+            transport, ClientOptions(max_attempts=3, time_source=InstantTime().time_source)
+        ).call(TransportRequest("GET", "/x"))
     transport = Scripted(busy(429))
     with pytest.raises(TooManyRequestsError):
-        await RestClient(transport, ClientOptions(time_source=Hours().time_source)).call(
+        await RestClient(transport, ClientOptions(time_source=InstantTime().time_source)).call(
             TransportRequest("POST", "/x"), max_attempts=1
         )
 
 
 async def test_calls_keep_the_rate():
-    hours, transport = Hours(), Scripted(*[GOOD] * 5)
-    caller = RestClient(transport, ClientOptions(qps=2, burst=2, time_source=hours.time_source))
+    time, transport = InstantTime(), Scripted(*[GOOD] * 5)
+    caller = RestClient(transport, ClientOptions(qps=2, burst=2, time_source=time.time_source))
     for _ in range(5):
         await caller.call(TransportRequest("GET", "/x"))
-    assert sum(hours.slept) == pytest.approx(1.5)
+    assert sum(time.slept) == pytest.approx(1.5)
 
 
 async def test_warnings_of_the_server_are_passed_on():
@@ -119,7 +119,7 @@ async def test_warnings_of_the_server_are_passed_on():
 
 async def test_the_server_gets_the_user_agent():
     api = FakeApi()
-    api.answer("GET", "/x", Told({}))
+    api.answer("GET", "/x", FakeResponse({}))
     await RestClient(InProcessTransport(api, "u"), ClientOptions(field_manager="night-shift")).call(
         TransportRequest("GET", "/x")
     )

@@ -1,4 +1,4 @@
-"""Waits grow and are spread; rates are kept."""
+"""Backoff grows with jitter; rates are limited."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from dray.client.timing import Backoff, RateLimiter, TimeSource
 from dray.clock import ManualClock
-from tests.unit.client.fakeapi import Hours
+from tests.unit.client.fakeapi import InstantTime
 
 
 def test_waits_double_up_to_the_longest_and_begin_again():
@@ -28,9 +28,9 @@ def test_waits_are_spread_over_their_upper_half():
 
 
 async def test_a_wait_is_at_least_what_was_asked_for():
-    hours = Hours()
-    await Backoff(hours.time_source, initial=1).wait(min_delay=9)
-    assert hours.slept == [9]
+    time = InstantTime()
+    await Backoff(time.time_source, initial=1).wait(min_delay=9)
+    assert time.slept == [9]
 
 
 async def test_a_limiter_lets_a_burst_through_and_then_keeps_the_rate():
@@ -48,10 +48,10 @@ async def test_a_limiter_lets_a_burst_through_and_then_keeps_the_rate():
 
 
 def test_a_turn_is_there_or_not():
-    hours = Hours()
-    limiter = RateLimiter(1, 2, hours.time_source)
+    time = InstantTime()
+    limiter = RateLimiter(1, 2, time.time_source)
     assert [limiter.try_acquire() for _ in range(3)] == [True, True, False]
-    hours.clock.advance(1)
+    time.clock.advance(1)
     assert [limiter.try_acquire() for _ in range(2)] == [True, False]
 
 

@@ -1,4 +1,4 @@
-"""What a process loads when it starts: what it runs, and no other service, which would only cost time."""
+"""A process loads only the service it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims are counted as they come, change and go, and the counts are those of what is there."""
+"""Claims are counted as they are added, changed and deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we wrote ourselves counts until the informer shows it, and not a moment longer."""
+"""The mutation cache: our own writes count until the informer shows them, and no longer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Nodes whose sign of life stops, that say they are not ready, and that come back; and the pods on them.
+"""Nodes whose heartbeat stops, that report themselves as not ready, and that come back; and the pods on them.
 
-Time is a clock that is turned by hand; the server is a real one in this process.
+Time is a manual clock; the server is a real one in this process.
 """
 
 from __future__ import annotations

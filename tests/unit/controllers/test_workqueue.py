@@ -1,4 +1,4 @@
-"""A work queue loses nothing, does nothing twice at once, and waits longer after each failure."""
+"""The work queue: nothing is lost, nothing is processed twice at once, and failures back off."""
 
 from __future__ import annotations
 

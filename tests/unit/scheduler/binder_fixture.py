@@ -1,4 +1,4 @@
-"""A server for binders, as small as it can be, and fixtures with claims on it."""
+"""A minimal server for binders, and a binder with claims on it."""
 
 from __future__ import annotations
 

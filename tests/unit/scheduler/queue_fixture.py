@@ -1,4 +1,4 @@
-"""A waiting fixture with a clock that is turned by hand."""
+"""A scheduling queue with a manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The book of claims: which version counts, and how long a promise lasts."""
+"""The assume cache of claims: which version counts, and how long a pending allocation lasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signature: claims are written once for everybody, read again when others were faster, taken back."""
+"""The binder: claims are written once for all waiting pods, read again after conflicts, and unreserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overlay: what counts for which node, and what the next snapshot shows."""
+"""The scheduler cache: what counts for which node, and what the next snapshot shows."""
 
 from __future__ import annotations
 

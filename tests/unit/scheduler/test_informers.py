@@ -1,4 +1,4 @@
-"""What the scheduler sees reaches overlay, queue and binder, in that order, and only its own pods."""
+"""The scheduler's informers update cache, queue and binder, in that order, and only with its own pods."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A scheduler that watches slices change for ever keeps what the cluster is, and not what it was.
+"""A scheduler that sees slices change for ever keeps only the current state of the cluster.
 
-The run of `python -m bench.memory`, counted in objects instead of bytes: what is alive after many updates is
-what was alive after few of them.
+The run of `python -m bench.memory`, counted in objects instead of bytes: after many updates as many objects
+are alive as after few.
 """
 
 from __future__ import annotations

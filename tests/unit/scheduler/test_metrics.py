@@ -1,4 +1,4 @@
-"""The numbers of the scheduler: under the names people know, and right."""
+"""The metrics of the scheduler: names, labels and values."""
 
 from __future__ import annotations
 

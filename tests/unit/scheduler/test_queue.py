@@ -1,4 +1,4 @@
-"""The waiting fixture: whose turn it is, who is left alone, who sleeps, and that nobody is forgotten."""
+"""The scheduling queue: order, backoff, signals, and that no pod is forgotten."""
 
 from __future__ import annotations
 

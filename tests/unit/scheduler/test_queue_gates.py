@@ -1,4 +1,4 @@
-"""Pods that may not be tried yet: gates of their own, and what PreEnqueue says."""
+"""Gated pods: their own scheduling gates, and PreEnqueue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change could mean for pods that wait, as a table: old, new, signals."""
+"""Queueing hints as a table: old object, new object, signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches between decisions: who gets a turn, who is woken, and when nobody works on them."""
+"""The search worker: turns of other tasks, waking of pods, and searches that no pod waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waking by index: the cost of a signal is whom it wakes; and a memory of signals that has an end."""
+"""The signal index: the cost of a signal is the pods it wakes; and the signal log is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods are told why they wait: when, in which words, and how often."""
+"""The status reporter: when, with which text, and how often it writes why a pod waits."""
 
 from __future__ import annotations
 

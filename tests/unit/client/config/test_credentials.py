@@ -17,13 +17,13 @@ from dray.client.config.client_config import (
 )
 from dray.client.config.exec_plugin import ExecCredentialProvider, ExecPlugin
 from dray.clock import format_timestamp
-from tests.unit.client.fakeapi import Hours
+from tests.unit.client.fakeapi import InstantTime
 
 V1 = "client.authentication.k8s.io/v1"
 
 
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path):
-    file, hours = tmp_path / "token", Hours()
+    file, hours = tmp_path / "token", InstantTime()
     file.write_text("one")
     credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.time_source)
     assert await credentials.get_credential() == ClientCredential("one")
@@ -34,7 +34,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path):
 
 
 async def test_a_token_that_was_refused_is_read_again_at_once(tmp_path):
-    file, hours = tmp_path / "token", Hours()
+    file, hours = tmp_path / "token", InstantTime()
     file.write_text("one")
     credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.time_source)
     old = await credentials.get_credential()
@@ -44,7 +44,7 @@ async def test_a_token_that_was_refused_is_read_again_at_once(tmp_path):
 
 
 async def test_the_old_token_serves_while_the_file_is_away(tmp_path):
-    file, hours = tmp_path / "token", Hours()
+    file, hours = tmp_path / "token", InstantTime()
     with pytest.raises(ClientConfigError, match=r"cannot read the token in `.*token`"):
         await FileCredentialProvider(CredentialFiles(token=str(file)), hours.time_source).get_credential()
     file.write_text("one")
@@ -91,7 +91,7 @@ def login(tmp_path):
 async def test_a_program_runs_once_for_many_requests_and_gets_the_cluster_information(login):
     login.prints({"token": "t1"})
     program = login.program(environment={"EXTRA": "x"}, cluster={"server": "https://s"})
-    credentials = ExecCredentialProvider(program, Hours().time_source)
+    credentials = ExecCredentialProvider(program, InstantTime().time_source)
     proofs = await asyncio.gather(*(credentials.get_credential() for _ in range(5)))
     assert proofs == [ClientCredential("t1")] * 5
     assert login.extra == "x"
@@ -105,7 +105,7 @@ async def test_a_program_runs_once_for_many_requests_and_gets_the_cluster_inform
 
 
 async def test_an_expired_proof_is_asked_for_again(login):
-    hours = Hours()
+    hours = InstantTime()
     expires = format_timestamp(hours.clock.now() + timedelta(minutes=5))
     login.prints({"token": "t1", "expirationTimestamp": expires})
     credentials = ExecCredentialProvider(login.program(), hours.time_source)
@@ -121,7 +121,7 @@ async def test_an_expired_proof_is_asked_for_again(login):
 
 async def test_a_refused_proof_is_asked_for_again_once_for_all(login):
     login.prints({"token": "t1", "clientCertificateData": "C", "clientKeyData": "K"})
-    credentials = ExecCredentialProvider(login.program(), Hours().time_source)
+    credentials = ExecCredentialProvider(login.program(), InstantTime().time_source)
     old = await credentials.get_credential()
     assert old == ClientCredential("t1", b"C", b"K")
     login.prints({"token": "t2"})

@@ -1,4 +1,4 @@
-"""Kubeconfig files: what counts, and what is said about mistakes."""
+"""Kubeconfig files: which entries count, and the messages about mistakes."""
 
 from __future__ import annotations
 

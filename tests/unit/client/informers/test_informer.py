@@ -14,7 +14,7 @@ from dray.client.object_refs import ObjectKey
 from tests.unit.client.fakeapi import (
     CLAIMS,
     FakeApi,
-    Told,
+    FakeResponse,
     bookmark,
     claim,
     client_of,
@@ -31,7 +31,7 @@ async def test_it_lists_and_then_watches_from_there():
     server = Server(
         [listing(7, claim("a", 3), claim("b", 5))],
         [
-            Told(
+            FakeResponse(
                 [
                     line("ADDED", claim("c", 8)),
                     line("MODIFIED", claim("a", 9)),
@@ -52,10 +52,10 @@ async def test_a_broken_watch_is_resumed_where_it_was():
     server = Server(
         [listing(7, claim("a", 3))],
         [
-            Told(
+            FakeResponse(
                 [line("ADDED", claim("b", 8)), line("ADDED", claim("c", 9)), ServerUnreachableError("reset")]
             ),
-            Told([line("ADDED", claim("c", 9)), line("ADDED", claim("d", 10))]),
+            FakeResponse([line("ADDED", claim("c", 9)), line("ADDED", claim("d", 10))]),
         ],
     )
     async with running(server) as (informer, told, troubles):
@@ -70,8 +70,8 @@ async def test_objects_that_changed_in_one_write_survive_a_cut_between_them():
     server = Server(
         [listing(7)],
         [
-            Told([line("ADDED", claim("a", 8)), ServerUnreachableError("reset")]),
-            Told([line("ADDED", claim("a", 8)), line("ADDED", claim("b", 8)), bookmark(8)]),
+            FakeResponse([line("ADDED", claim("a", 8)), ServerUnreachableError("reset")]),
+            FakeResponse([line("ADDED", claim("a", 8)), line("ADDED", claim("b", 8)), bookmark(8)]),
         ],
     )
     async with running(server) as (_informer, told, _):
@@ -83,7 +83,7 @@ async def test_an_event_cut_in_the_middle_is_no_event():
     whole = line("ADDED", claim("b", 9))
     server = Server(
         [listing(7)],
-        [Told([line("ADDED", claim("a", 8)) + whole[:40]]), Told([whole[:50], whole[50:]])],
+        [FakeResponse([line("ADDED", claim("a", 8)) + whole[:40]]), FakeResponse([whole[:50], whole[50:]])],
     )
     async with running(server) as (_, told, _troubles):
         assert told == ["+a@8", "+b@9"]
@@ -92,13 +92,13 @@ async def test_an_event_cut_in_the_middle_is_no_event():
 @pytest.mark.parametrize("way", ["answer", "event"])
 async def test_when_the_version_expired_everything_is_listed_again_and_differences_are_delivered(way):
     gone = failed(410, "Expired", "too old resource version: 7 (9)")
-    expired = gone if way == "answer" else Told([line("ERROR", gone.body)])
+    expired = gone if way == "answer" else FakeResponse([line("ERROR", gone.body)])
     server = Server(
         [
             listing(7, claim("a", 3), claim("b", 4), claim("c", 5), claim("d", 6, "old")),
             listing(20, claim("a", 3), claim("b", 15), claim("d", 16, "new"), claim("e", 17)),
         ],
-        [expired, Told([line("ADDED", claim("f", 21))])],
+        [expired, FakeResponse([line("ADDED", claim("f", 21))])],
     )
     async with running(server) as (informer, told, troubles):
         assert told[4:] == ["-c@5", "b@4>b@15", "-d@6", "+d@16", "+e@17", "+f@21"]
@@ -111,7 +111,7 @@ async def test_events_before_an_error_in_the_same_chunk_are_not_lost():
     error = line("ERROR", failed(410, "Expired", "gone").body)
     server = Server(
         [listing(7), listing(9, claim("a", 8))],
-        [Told([line("ADDED", claim("a", 8)) + error])],
+        [FakeResponse([line("ADDED", claim("a", 8)) + error])],
     )
     async with running(server) as (_, told, _troubles):
         assert told == ["+a@8"]
@@ -121,7 +121,7 @@ async def test_an_event_that_comes_twice_is_delivered_once():
     server = Server(
         [listing(7)],
         [
-            Told(
+            FakeResponse(
                 [
                     line("ADDED", claim("a", 8)),
                     line("ADDED", claim("a", 8)),
@@ -143,7 +143,7 @@ async def test_a_deleted_object_does_not_come_back_by_an_old_event():
     server = Server(
         [listing(7, claim("a", 5)), listing(9)],
         [
-            Told(
+            FakeResponse(
                 [
                     line("DELETED", claim("a", 8)),
                     line("ADDED", claim("b", 9)),
@@ -159,7 +159,7 @@ async def test_a_deleted_object_does_not_come_back_by_an_old_event():
 
 
 async def test_a_deletion_may_carry_the_last_version_of_its_object():
-    server = Server([listing(7, claim("a", 5))], [Told([line("DELETED", claim("a", 5))])])
+    server = Server([listing(7, claim("a", 5))], [FakeResponse([line("DELETED", claim("a", 5))])])
     async with running(server) as (_informer, told, _):
         assert told == ["+a@5", "-a@5"]
         assert server.watched_from[1] == "7"
@@ -169,8 +169,8 @@ async def test_an_old_deletion_does_not_remove_the_object_that_took_the_name():
     server = Server(
         [listing(7, claim("a", 5, "one"))],
         [
-            Told([line("DELETED", claim("a", 8, "one")), line("ADDED", claim("a", 9, "two"))]),
-            Told([line("DELETED", claim("a", 8, "one")), line("ADDED", claim("a", 9, "two"))]),
+            FakeResponse([line("DELETED", claim("a", 8, "one")), line("ADDED", claim("a", 9, "two"))]),
+            FakeResponse([line("DELETED", claim("a", 8, "one")), line("ADDED", claim("a", 9, "two"))]),
         ],
     )
     async with running(server) as (_informer, told, _):
@@ -178,7 +178,9 @@ async def test_an_old_deletion_does_not_remove_the_object_that_took_the_name():
 
 
 async def test_a_name_given_again_is_another_object():
-    server = Server([listing(7, claim("a", 5, "one"))], [Told([line("MODIFIED", claim("a", 9, "two"))])])
+    server = Server(
+        [listing(7, claim("a", 5, "one"))], [FakeResponse([line("MODIFIED", claim("a", 9, "two"))])]
+    )
     async with running(server) as (_, told, _troubles):
         assert told == ["+a@5", "-a@5", "+a@9"]
 
@@ -197,7 +199,7 @@ async def test_a_name_given_again_is_another_object():
     ],
 )
 async def test_what_is_no_event_leads_to_a_new_list(nonsense):
-    server = Server([listing(7), listing(9, claim("b", 9))], [Told([nonsense])])
+    server = Server([listing(7), listing(9, claim("b", 9))], [FakeResponse([nonsense])])
     async with running(server) as (_informer, told, troubles):
         assert told == ["+b@9"]
         assert [type(trouble) for trouble in troubles] == [BrokenWatchError]
@@ -206,7 +208,7 @@ async def test_what_is_no_event_leads_to_a_new_list(nonsense):
 async def test_versions_that_are_no_numbers_are_not_guessed_at():
     strange = claim("a", 8)
     strange["metadata"]["resourceVersion"] = "eight"
-    server = Server([listing(7), listing(9)], [Told([line("ADDED", strange)])])
+    server = Server([listing(7), listing(9)], [FakeResponse([line("ADDED", strange)])])
     async with running(server) as (_informer, told, troubles):
         assert told == []
         assert [type(trouble) for trouble in troubles] == [BrokenWatchError]
@@ -222,7 +224,7 @@ async def test_h03_a_watch_survives_a_server_that_comes_back_with_another_versio
         if not asked.query.get("watch"):
             return listing(9, claim("a", 3), claim("b", 8))
         quiet.set()
-        return Told(forever())
+        return FakeResponse(forever())
 
     api.answer("GET", new, current)
     informer = Informer(client_of(api), ResourceClaim)

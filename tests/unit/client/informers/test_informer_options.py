@@ -1,4 +1,4 @@
-"""What informers offer: places to resume from, listeners, indexes, ways."""
+"""Informers: resource versions, listeners, indexes and options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dray.client.informers.informer import Informer, InformerOptions
 from dray.client.object_refs import get_kind
 from tests.unit.client.fakeapi import (
     FakeApi,
-    Told,
+    FakeResponse,
     bookmark,
     claim,
     client_of,
@@ -25,7 +25,10 @@ from tests.unit.client.informing import Diary, Server, running
 
 
 async def test_bookmarks_move_the_place_to_resume_from():
-    server = Server([listing(7)], [Told([line("ADDED", claim("a", 8)), bookmark(30)]), Told([bookmark(40)])])
+    server = Server(
+        [listing(7)],
+        [FakeResponse([line("ADDED", claim("a", 8)), bookmark(30)]), FakeResponse([bookmark(40)])],
+    )
     async with running(server) as (informer, _told, _):
         assert server.watched_from[:3] == ["7", "30", "40"]
         assert informer.resource_version == "40"
@@ -47,7 +50,7 @@ async def test_failures_of_the_first_list_are_waited_out():
 
 
 async def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush():
-    server = Server([listing(7)], [Told([]), Told([]), Told([])])
+    server = Server([listing(7)], [FakeResponse([]), FakeResponse([]), FakeResponse([])])
     async with running(server) as (informer, _, troubles):
         slept = informer._time_source.sleep.__self__.slept
         assert troubles == []
@@ -57,7 +60,7 @@ async def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush():
 
 
 async def test_a_watch_that_only_repeats_itself_is_not_asked_for_in_a_rush():
-    again = [Told([line("ADDED", claim("a", 8))]) for _ in range(4)]
+    again = [FakeResponse([line("ADDED", claim("a", 8))]) for _ in range(4)]
     server = Server([listing(7)], again)
     async with running(server) as (informer, told, _):
         slept = informer._time_source.sleep.__self__.slept
@@ -76,7 +79,7 @@ async def test_lists_are_not_asked_for_in_a_rush_when_the_past_is_always_gone():
 
 
 async def test_a_mistake_of_a_listener_ends_the_informer_loudly():
-    server = Server([listing(7)], [Told([line("ADDED", claim("a", 8))])])
+    server = Server([listing(7)], [FakeResponse([line("ADDED", claim("a", 8))])])
     informer = Informer(client_of(server), ResourceClaim)
 
     def wrong(_obj) -> None:
@@ -90,7 +93,7 @@ async def test_a_mistake_of_a_listener_ends_the_informer_loudly():
 
 
 async def test_a_late_listener_gets_all_existing_objects():
-    server = Server([listing(7, claim("a", 3))], [Told([line("ADDED", claim("b", 8))])])
+    server = Server([listing(7, claim("a", 3))], [FakeResponse([line("ADDED", claim("b", 8))])])
     async with running(server) as (informer, _, _troubles):
         late = Diary(informer)
         assert late.told == ["+a@3", "+b@8"]
@@ -112,7 +115,7 @@ async def test_indexes_follow_every_change():
     server = Server(
         [listing(7, claim("a", 3, team="red"), claim("b", 4, team="red"))],
         [
-            Told(
+            FakeResponse(
                 [
                     line("MODIFIED", claim("a", 8, team="blue")),
                     line("DELETED", claim("b", 9, team="red")),
@@ -142,7 +145,7 @@ async def test_initial_events_take_the_place_of_the_list():
     server = Server(
         [],
         [
-            Told(
+            FakeResponse(
                 [
                     line("ADDED", claim("a", 3)),
                     line("ADDED", claim("b", 4)),
@@ -150,7 +153,9 @@ async def test_initial_events_take_the_place_of_the_list():
                     ServerUnreachableError("reset"),
                 ]
             ),
-            Told([line("ADDED", claim("a", 3)), bookmark(7, initial_end=True), line("ADDED", claim("c", 8))]),
+            FakeResponse(
+                [line("ADDED", claim("a", 3)), bookmark(7, initial_end=True), line("ADDED", claim("c", 8))]
+            ),
         ],
     )
     async with running(server, send_initial_events=True) as (informer, told, _):
@@ -171,7 +176,10 @@ async def test_servers_without_initial_events_are_listed():
 async def test_what_is_kept_can_be_less_than_what_comes():
     bulky = claim("a", 3) | {"kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": "n1"}}
     api = FakeApi()
-    answers = [Told({"metadata": {"resourceVersion": "7"}, "items": [bulky]}), Told(forever())]
+    answers = [
+        FakeResponse({"metadata": {"resourceVersion": "7"}, "items": [bulky]}),
+        FakeResponse(forever()),
+    ]
     api.answer("GET", "/api/v1/pods", *answers)
     informer = Informer(
         client_of(api),
@@ -195,7 +203,7 @@ async def test_every_watch_has_an_end_and_silence_beyond_it_is_noticed():
 async def test_a_stream_that_says_nothing_is_given_up(monkeypatch):
     monkeypatch.setattr("dray.client.informers.informer.MIN_WATCH_SECONDS", 0)
     monkeypatch.setattr("dray.client.informers.watch_stream.WATCH_GRACE_SECONDS", 0.01)
-    server = Server([listing(7)], [Told(forever()), Told([line("ADDED", claim("a", 8))])])
+    server = Server([listing(7)], [FakeResponse(forever()), FakeResponse([line("ADDED", claim("a", 8))])])
     async with running(server) as (_, told, troubles):
         assert told == ["+a@8"]
         assert isinstance(troubles[0], ServerUnreachableError)

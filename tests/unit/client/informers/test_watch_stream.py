@@ -1,4 +1,4 @@
-"""However a stream is cut, its lines are the same."""
+"""However a stream is split, its lines are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transport over real sockets: proofs, TLS, and connections that break."""
+"""The transport over real sockets: credentials, TLS, and connections that break."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dray.client.transport import TransportRequest
 from dray.client.transports.http import HttpTransport, open_keepalive_socket
 from dray.client.transports.leader_guard import LeaderGuardTransport
 from tests.unit.client.certificates import Authority
-from tests.unit.client.fakeapi import FakeApi, Told, forever
+from tests.unit.client.fakeapi import FakeApi, FakeResponse, forever
 
 
 @contextlib.asynccontextmanager
@@ -76,7 +76,7 @@ class Renewable:
 
 async def test_requests_and_answers_over_a_socket():
     api = FakeApi()
-    api.answer("POST", "/a b", Told(b"made", 201, {"Warning": '299 - "x"'}))
+    api.answer("POST", "/a b", FakeResponse(b"made", 201, {"Warning": '299 - "x"'}))
     async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}/")) as transport:
         request = TransportRequest(
             "POST", "/a%20b", {"q": "x=y&z"}, b"{}", "application/x", headers={"X-Y": "z"}
@@ -114,7 +114,7 @@ async def test_a_write_that_is_not_allowed_any_more_when_the_connection_is_there
                 TransportRequest("POST", "/x", body=b"{}")
             )
         assert api.asked == []
-        api.answer("POST", "/x", Told(b"made", 201))
+        api.answer("POST", "/x", FakeResponse(b"made", 201))
         assert (
             await LeaderGuardTransport(transport, lambda: True).request(
                 TransportRequest("POST", "/x", body=b"{}")
@@ -133,7 +133,7 @@ def test_a_machine_that_is_gone_is_noticed_by_the_kernel():
 
 async def test_a_refused_token_is_renewed_and_the_request_sent_again():
     def judge(asked):
-        return Told(asked.body, 200 if asked.headers["authorization"] == "Bearer new" else 401)
+        return FakeResponse(asked.body, 200 if asked.headers["authorization"] == "Bearer new" else 401)
 
     api, credentials = FakeApi(), Renewable("old", "new")
     api.answer("POST", "/x", judge)
@@ -151,7 +151,7 @@ async def test_a_refused_token_is_renewed_and_the_request_sent_again():
 
 async def test_a_token_that_cannot_be_renewed_is_refused_once():
     api, credentials = FakeApi(), Renewable("old")
-    api.answer("GET", "/x", Told(b"", 401))
+    api.answer("GET", "/x", FakeResponse(b"", 401))
     async with serving(api) as port:
         access = ClientConfig(f"http://127.0.0.1:{port}", credential_provider=credentials)
         async with reaching(access) as transport:
@@ -161,7 +161,7 @@ async def test_a_token_that_cannot_be_renewed_is_refused_once():
 
 async def test_redirects_are_answers():
     api = FakeApi()
-    api.answer("GET", "/x", Told(b"", 302, {"Location": "/elsewhere"}))
+    api.answer("GET", "/x", FakeResponse(b"", 302, {"Location": "/elsewhere"}))
     async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         assert (await transport.request(TransportRequest("GET", "/x"))).code == 302
     assert [asked.path for asked in api.asked] == ["/x"]
@@ -170,14 +170,14 @@ async def test_redirects_are_answers():
 async def test_proxies_of_the_environment_are_not_asked(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     api = FakeApi()
-    api.answer("GET", "/x", Told(b"direct"))
+    api.answer("GET", "/x", FakeResponse(b"direct"))
     async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         assert (await transport.request(TransportRequest("GET", "/x"))).body == b"direct"
 
 
 async def test_streams_come_as_they_are_sent_and_end_when_left():
     api = FakeApi()
-    api.answer("GET", "/x", Told(forever(b"one\n", b"two\n")))
+    api.answer("GET", "/x", FakeResponse(forever(b"one\n", b"two\n")))
     async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         got = b""
         async with transport.stream(TransportRequest("GET", "/x"), idle_timeout=5) as stream:
@@ -196,7 +196,7 @@ async def test_an_idle_stream_fails():
             await send({"type": "http.response.body", "body": b""})
 
     api = FakeApi()
-    api.answer("GET", "/x", Told(forever(b"one\n")))
+    api.answer("GET", "/x", FakeResponse(forever(b"one\n")))
     async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         with pytest.raises(ServerUnreachableError, match=r"nothing came for 0\.05 seconds"):
             async with transport.stream(TransportRequest("GET", "/x"), idle_timeout=0.05) as stream:
@@ -275,7 +275,7 @@ def server_tls(authority, tmp_path, name="localhost"):
 
 async def test_certificates_are_shown_and_checked(authority, tmp_path):
     api = FakeApi()
-    api.answer("GET", "/x", Told(b"safe"))
+    api.answer("GET", "/x", FakeResponse(b"safe"))
     tls = server_tls(authority, tmp_path)
     certificate, key = authority.issue("ann")
     async with serving(api, tls) as port:
@@ -293,7 +293,7 @@ async def test_certificates_are_shown_and_checked(authority, tmp_path):
 
 async def test_a_server_with_an_untrusted_certificate_gets_no_request(authority, tmp_path):
     api = FakeApi()
-    api.answer("GET", "/x", Told(b"safe"))
+    api.answer("GET", "/x", FakeResponse(b"safe"))
     async with serving(api, server_tls(authority, tmp_path)) as port:
         server, other = f"https://127.0.0.1:{port}", Authority().certificate
         async with reaching(ClientConfig(server, ca=other, source="my/config")) as transport:

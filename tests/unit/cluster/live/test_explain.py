@@ -1,4 +1,4 @@
-"""What is said about pods of a running cluster: where they are, what keeps them from nodes or devices."""
+"""Explanations of pods of a running cluster: where they are, what keeps them from nodes or devices."""
 
 from __future__ import annotations
 

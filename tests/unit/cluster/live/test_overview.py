@@ -1,4 +1,4 @@
-"""What runs where, put together from objects, and told line by line."""
+"""The overview of a cluster, built from objects and rendered as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole cluster in this process: pods find nodes, claims get devices, and everything is there again."""
+"""A whole cluster in this process: pods get nodes, claims get devices, and a restart continues."""
 
 from __future__ import annotations
 

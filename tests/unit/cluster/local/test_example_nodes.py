@@ -1,4 +1,4 @@
-"""Simulated nodes: the same every time, in order, and made only where they are absent."""
+"""Simulated nodes: the same every time, in order, and created only where they are missing."""
 
 from __future__ import annotations
 

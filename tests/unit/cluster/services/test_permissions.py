@@ -1,4 +1,4 @@
-"""What services need is what the manifests in `deploy/` grant and what the server's own roles grant."""
+"""The permissions that services need are those that `deploy/` and the server's own roles grant."""
 
 from __future__ import annotations
 

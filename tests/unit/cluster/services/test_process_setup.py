@@ -1,4 +1,4 @@
-"""Signals: one asks a service to stop, one that comes again later ends it where it stands."""
+"""Signals: the first asks a service to stop, a later one ends it at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that falls over comes back, and says why it fell."""
+"""A service that fails is logged and started again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dray bench`: figures beside a reference; the answers are what is tested, never the times."""
+"""`dray bench`: figures beside a reference; tests check the results, never the times."""
 
 from __future__ import annotations
 

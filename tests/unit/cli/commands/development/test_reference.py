@@ -1,4 +1,4 @@
-"""`dray reference`: pages that say what the tables say."""
+"""`dray reference`: pages with the contents of the tables."""
 
 from __future__ import annotations
 

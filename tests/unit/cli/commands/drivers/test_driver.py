@@ -1,4 +1,4 @@
-"""`dray driver`: names that will do, nothing that is there is overwritten, and how drivers are restarted."""
+"""`dray driver`: valid names, existing files that are kept, and restarts of drivers."""
 
 from __future__ import annotations
 

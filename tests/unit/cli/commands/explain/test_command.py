@@ -1,4 +1,4 @@
-"""`dray explain`: the page of what is asked about, as it is met when everything is placed in order."""
+"""`dray explain`: the page of a pod or claim when everything is placed in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dray explain` without files: what a server has, with everything that keeps pods from nodes."""
+"""`dray explain` without files: the state of a server, with everything that keeps pods from nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dray allocate`: everything that waits finds its place, or is told why not."""
+"""`dray allocate`: everything that waits is placed, or reported with a reason."""
 
 from __future__ import annotations
 

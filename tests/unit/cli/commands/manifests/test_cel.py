@@ -1,4 +1,4 @@
-"""`dray cel`: what an expression says of every device."""
+"""`dray cel`: the value of an expression for every device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dray convert`: there and back, in place, and never half."""
+"""`dray convert`: forth and back, in place, and never half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dray verify`: allocations in claims, judged again."""
+"""`dray verify`: allocations in claims, checked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dray doctor audit`: says whether an audit log is whole, and where it is not."""
+"""`dray doctor audit`: whether an audit log is intact, and where it is not."""
 
 from __future__ import annotations
 

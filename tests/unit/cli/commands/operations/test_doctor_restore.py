@@ -1,4 +1,4 @@
-"""`dray server backup`, `dray server restore` and what `dray doctor restore` says afterwards."""
+"""`dray server backup`, `dray server restore` and `dray doctor restore`."""
 
 from __future__ import annotations
 

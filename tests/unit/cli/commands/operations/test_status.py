@@ -1,4 +1,4 @@
-"""`dray status`: forms for machines, servers that do not answer, and going on while one watches."""
+"""`dray status`: JSON and YAML, servers that do not respond, and `--watch`."""
 
 from __future__ import annotations
 

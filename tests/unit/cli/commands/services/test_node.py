@@ -1,4 +1,4 @@
-"""`dray node`: what may be chosen, and what is wrong with a choice in one line."""
+"""`dray node`: its options, and one-line errors about them."""
 
 from __future__ import annotations
 

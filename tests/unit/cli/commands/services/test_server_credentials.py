@@ -1,4 +1,4 @@
-"""`dray server credentials`: a kubeconfig on standard output, and reasons when there is none."""
+"""`dray server credentials`: a kubeconfig on standard output, and errors when there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dray up`, `dray scheduler` and `dray controller`: what is wrong is said before anything starts."""
+"""`dray up`, `dray scheduler` and `dray controller`: invalid options are reported before anything starts."""
 
 from __future__ import annotations
 
