@@ -97,9 +97,9 @@ async def test_bodies_and_responses_may_be_yaml() -> None:
         )
         assert response.code == 201
         assert response.document["data"] == {"x": "yes"}
-        told = await api.ask("GET", path("configmaps", "a"), headers={"accept": "application/yaml"})
-        assert told.headers["content-type"].startswith("application/yaml")
-        assert "kind: ConfigMap" in told.document
+        response = await api.ask("GET", path("configmaps", "a"), headers={"accept": "application/yaml"})
+        assert response.headers["content-type"].startswith("application/yaml")
+        assert "kind: ConfigMap" in response.document
 
 
 @pytest.mark.parametrize(

@@ -274,8 +274,8 @@ async def test_nodes_report_only_after_a_restore_and_only_devices_they_can_have(
 
 async def test_an_administrator_settles_the_quarantine_and_a_node_does_not() -> None:
     async with after_restore(LATER) as api:
-        told = await as_node(api, "node-a").get("/dray/restored")
-        assert told == {"kind": "Restored", "id": "r1", "at": "2026-01-01T00:00:00Z", "settled": ""}
+        restored = await as_node(api, "node-a").get("/dray/restored")
+        assert restored == {"kind": "Restored", "id": "r1", "at": "2026-01-01T00:00:00Z", "settled": ""}
         for method, where in (("GET", "/dray/restored/nodes"), ("POST", "/dray/restored/settle")):
             assert (await as_node(api, "node-a").ask(method, where)).code == 403
         assert (await api.get("/dray/restored/nodes"))["awaited"] == ["node-a", "node-b"]

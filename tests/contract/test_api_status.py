@@ -62,13 +62,13 @@ async def test_each_share_of_a_device_has_its_own_status() -> None:
             body = _applied(_device(share, f"10.0.0.{number}/24"))
             await api.patch(STATUS, body, APPLY, fieldManager=f"driver-{number}")
         stored = await api.get(path("resourceclaims", "c"))
-        told = {each["shareID"]: each["networkData"]["ips"] for each in stored["status"]["devices"]}
-        assert told == {SHARES[0]: ["10.0.0.0/24"], SHARES[1]: ["10.0.0.1/24"]}
+        addresses = {each["shareID"]: each["networkData"]["ips"] for each in stored["status"]["devices"]}
+        assert addresses == {SHARES[0]: ["10.0.0.0/24"], SHARES[1]: ["10.0.0.1/24"]}
         changed = await api.patch(
             STATUS, _applied(_device(SHARES[0], "10.0.0.9/24")), APPLY, fieldManager="driver-0"
         )
-        told = {each["shareID"]: each["networkData"]["ips"] for each in changed["status"]["devices"]}
-        assert told == {SHARES[0]: ["10.0.0.9/24"], SHARES[1]: ["10.0.0.1/24"]}
+        addresses = {each["shareID"]: each["networkData"]["ips"] for each in changed["status"]["devices"]}
+        assert addresses == {SHARES[0]: ["10.0.0.9/24"], SHARES[1]: ["10.0.0.1/24"]}
         twice = {"status": {"devices": [_device(SHARES[0]), _device(SHARES[0])]}}
         refused = await api.ask("PATCH", STATUS, twice, headers={"content-type": MERGE})
         assert refused.code == 422

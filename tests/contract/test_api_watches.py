@@ -180,13 +180,13 @@ async def test_many_watchers_see_the_same_events() -> None:
     async with serving() as api:
         slices = path("resourceslices")
 
-        async def told(number: int) -> list[tuple[str, str]]:
+        async def read_events(number: int) -> list[tuple[str, str]]:
             async with api.watch(slices, resourceVersion="0") as watch:
                 ready.release()
                 return await watch.tell(20)
 
         ready = asyncio.Semaphore(0)
-        watchers = [asyncio.create_task(told(number)) for number in range(20)]
+        watchers = [asyncio.create_task(read_events(number)) for number in range(20)]
         for _ in watchers:
             await ready.acquire()
         for number in range(20):

@@ -90,9 +90,9 @@ def test_a_failing_webhook_follows_the_failure_policy(trouble):
             )
             assert (await tried(world, claim("a"))).code == 201
             assert await world.metric(COUNTED, 'outcome="ignored"') == 1
-            told = [line for line in world.lines if "an admission webhook could not be called" in line]
-            assert len(told) == 2
-            assert why in told[0]
+            warnings = [line for line in world.lines if "an admission webhook could not be called" in line]
+            assert len(warnings) == 2
+            assert why in warnings[0]
 
     asyncio.run(scenario())
 

@@ -52,11 +52,11 @@ def test_webhooks_review_subresources_that_their_rules_name():
             world.hook.on("/check", lambda asked: {"allowed": asked["subResource"] != "eviction"})
             response = await world.api.ask("POST", f"{where}/eviction", eviction)
             assert "denied the request" in response.message
-            told = [
+            reviewed = [
                 (asked["operation"], asked["subResource"], asked["kind"]["kind"], asked["name"])
                 for asked in world.hook.requests("/check")
             ]
-            assert told == [
+            assert reviewed == [
                 ("UPDATE", "status", "Pod", "p"),
                 ("CREATE", "binding", "Binding", "p"),
                 ("CREATE", "eviction", "Eviction", "p"),

@@ -245,7 +245,7 @@ def test_reviews_of_updates_patches_and_deletes_have_the_old_object():
             stored = await world.api.get(where)
             await world.api.put({**stored, "metadata": {**stored["metadata"], "labels": {"a": "c"}}}, where)
             await world.api.delete(where)
-            told = [
+            reviewed = [
                 (
                     asked["operation"],
                     ((asked["oldObject"] or {}).get("metadata") or {}).get("labels"),
@@ -254,7 +254,7 @@ def test_reviews_of_updates_patches_and_deletes_have_the_old_object():
                 )
                 for asked in world.hook.requests("/check")
             ]
-            assert told == [
+            assert reviewed == [
                 ("UPDATE", None, {"a": "b"}, "UpdateOptions"),
                 ("UPDATE", {"a": "b"}, {"a": "c"}, "UpdateOptions"),
                 ("DELETE", {"a": "c"}, None, "DeleteOptions"),

@@ -21,7 +21,7 @@ def discovery() -> DiscoveryEndpoints:
     return DiscoveryEndpoints(KINDS, "127.0.0.1:6443")
 
 
-def told(discovery: DiscoveryEndpoints, path: str, accept: str = "application/json") -> Any:
+def fetch_document(discovery: DiscoveryEndpoints, path: str, accept: str = "application/json") -> Any:
     answer = discovery.answer(path, accept, {})
     assert answer is not None
     assert answer.code == 200
@@ -45,7 +45,7 @@ def rows(document: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_every_row_of_legacy_discovery_is_as_in_kubernetes(discovery, pytestconfig, path, name):
-    ours, theirs = told(discovery, path), sample(pytestconfig, name)
+    ours, theirs = fetch_document(discovery, path), sample(pytestconfig, name)
     theirs_by_name = rows(theirs)
     assert rows(ours) == {row: theirs_by_name[row] for row in rows(ours)}
     # The core group's own list goes without `apiVersion` there; no client minds that ours has it.
@@ -56,12 +56,12 @@ def test_every_row_of_legacy_discovery_is_as_in_kubernetes(discovery, pytestconf
 def test_the_versions_of_the_core_group(discovery, pytestconfig):
     theirs = sample(pytestconfig, "apiversions.json")
     theirs["serverAddressByClientCIDRs"][0]["serverAddress"] = "127.0.0.1:6443"
-    assert told(discovery, "/api") == theirs
+    assert fetch_document(discovery, "/api") == theirs
 
 
 def test_groups_have_the_form_and_the_preference_kubernetes_gives_them(discovery, pytestconfig):
     theirs = {group["name"]: group for group in sample(pytestconfig, "apigrouplist.json")["groups"]}
-    ours = {group["name"]: group for group in told(discovery, "/apis")["groups"]}
+    ours = {group["name"]: group for group in fetch_document(discovery, "/apis")["groups"]}
     for name in ours.keys() & theirs.keys():
         assert ours[name].keys() == theirs[name].keys()
         assert ours[name]["preferredVersion"] == theirs[name]["preferredVersion"]
@@ -71,7 +71,7 @@ def test_groups_have_the_form_and_the_preference_kubernetes_gives_them(discovery
 def test_the_preferred_version_of_every_group_is_the_most_stable(discovery):
     versions = {
         group["name"]: [version["version"] for version in group["versions"]]
-        for group in told(discovery, "/apis")["groups"]
+        for group in fetch_document(discovery, "/apis")["groups"]
     }
     assert versions["resource.k8s.io"] == ["v1", "v1beta2", "v1beta1"]
     assert versions["scheduling.k8s.io"] == ["v1", "v1beta1"]
@@ -79,13 +79,13 @@ def test_the_preferred_version_of_every_group_is_the_most_stable(discovery):
 
 
 def test_resource_k8s_io_precedes_cdi_k8s_io(discovery):
-    names = [group["name"] for group in told(discovery, "/apis")["groups"]]
+    names = [group["name"] for group in fetch_document(discovery, "/apis")["groups"]]
     assert names.index("resource.k8s.io") < names.index("cdi.k8s.io")
 
 
 def test_a_group_has_its_own_document(discovery):
-    listed = {group["name"]: group for group in told(discovery, "/apis")["groups"]}
-    group = told(discovery, "/apis/resource.k8s.io")
+    listed = {group["name"]: group for group in fetch_document(discovery, "/apis")["groups"]}
+    group = fetch_document(discovery, "/apis/resource.k8s.io")
     assert group == {"kind": "APIGroup", "apiVersion": "v1", **listed["resource.k8s.io"]}
 
 
@@ -93,7 +93,7 @@ def test_a_group_has_its_own_document(discovery):
     ("path", "name"), [("/api", "aggregated_discovery_api.json"), ("/apis", "aggregated_discovery_apis.json")]
 )
 def test_aggregated_discovery_is_as_in_kubernetes(discovery, pytestconfig, path, name):
-    ours, theirs = told(discovery, path, KUBECTL), sample(pytestconfig, name)
+    ours, theirs = fetch_document(discovery, path, KUBECTL), sample(pytestconfig, name)
     assert {**ours, "items": 0} == {**theirs, "items": 0}
     known = _flat(theirs)
     compared = 0
@@ -125,8 +125,10 @@ def _flat(document: dict[str, Any]) -> dict[tuple[str, str, str], Any]:
 
 def test_legacy_and_aggregated_discovery_list_the_same_resources(discovery):
     for path in ("/api", "/apis"):
-        for (group, version, name), row in _flat(told(discovery, path, KUBECTL)).items():
-            older = rows(told(discovery, f"/apis/{group}/{version}" if group else f"/api/{version}"))
+        for (group, version, name), row in _flat(fetch_document(discovery, path, KUBECTL)).items():
+            older = rows(
+                fetch_document(discovery, f"/apis/{group}/{version}" if group else f"/api/{version}")
+            )
             subs = {f"{name}/{sub['subresource']}" for sub in row.get("subresources", ())}
             assert {name, *subs} == {other for other in older if other.partition("/")[0] == name}
 
@@ -161,7 +163,7 @@ def test_legacy_and_aggregated_documents_have_different_etags(discovery):
 
 @pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version"])
 def test_slashes_at_the_end_do_not_matter(discovery, path):
-    assert told(discovery, path + "/") == told(discovery, path)
+    assert fetch_document(discovery, path + "/") == fetch_document(discovery, path)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_only_protobuf_is_refused(discovery):
 
 
 def test_the_version_has_the_fields_clients_read(discovery, pytestconfig):
-    ours, theirs = told(discovery, "/version"), sample(pytestconfig, "version.json")
+    ours, theirs = fetch_document(discovery, "/version"), sample(pytestconfig, "version.json")
     assert ours.keys() == theirs.keys()
     assert ours["gitVersion"].startswith("v1.37.0+dray-")
     for field in ("major", "minor", "emulationMinor", "minCompatibilityMinor"):
@@ -185,10 +187,10 @@ def test_the_version_has_the_fields_clients_read(discovery, pytestconfig):
 
 
 def test_reviews_are_discoverable_though_they_are_not_stored(discovery):
-    reviews = rows(told(discovery, "/apis/authorization.k8s.io/v1"))
+    reviews = rows(fetch_document(discovery, "/apis/authorization.k8s.io/v1"))
     assert reviews["localsubjectaccessreviews"]["namespaced"] is True
     assert reviews["selfsubjectrulesreviews"]["verbs"] == ["create"]
-    assert rows(told(discovery, "/apis/authentication.k8s.io/v1")).keys() == {
+    assert rows(fetch_document(discovery, "/apis/authentication.k8s.io/v1")).keys() == {
         "selfsubjectreviews",
         "tokenreviews",
     }

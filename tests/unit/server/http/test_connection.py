@@ -58,7 +58,7 @@ async def served(limits: ServerLimits, refused: list[str]) -> AsyncIterator[int]
         await asyncio.gather(*state.tasks, return_exceptions=True)
 
 
-async def told(port: int, *pieces: bytes) -> tuple[int, str]:
+async def send_pieces(port: int, *pieces: bytes) -> tuple[int, str]:
     """Send pieces; the code and the message of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -90,7 +90,7 @@ def run(test, limits: ServerLimits = SMALL) -> list[str]:
     async def main() -> None:
         async with asyncio.timeout(20), served(limits, refused) as port:
             await test(port)
-            assert (await told(port, GET))[0] == 200, "the others are served"
+            assert (await send_pieces(port, GET))[0] == 200, "the others are served"
 
     asyncio.run(main())
     return refused
@@ -108,7 +108,7 @@ def run(test, limits: ServerLimits = SMALL) -> list[str]:
 )
 def test_a_head_beyond_a_limit_is_refused_and_the_connection_closed(pieces, code, limit):
     async def test(port):
-        assert (await told(port, *pieces))[0] == code
+        assert (await send_pieces(port, *pieces))[0] == code
 
     assert run(test) == [limit]
 
@@ -132,7 +132,7 @@ def test_connections_beyond_the_limit_are_refused():
     async def test(port):
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
         await asyncio.sleep(0.05)
-        code, text = await told(port)
+        code, text = await send_pieces(port)
         assert (code, text) == (503, "4 connections are open, no more are served")
         for _, writer in idle:
             writer.close()
@@ -146,7 +146,7 @@ def test_a_request_that_does_not_arrive_in_time_is_refused():
         beginnings = (b"", b"\r\nhost: x", b"\r\ncontent-length: 9\r\n\r\nab")
         for beginning in beginnings:
             begun = b"PUT /x HTTP/1.1" + beginning
-            code, text = await told(port, begun)
+            code, text = await send_pieces(port, begun)
             assert (code, text) == (408, "a request must arrive within 0.1 seconds")
 
     assert run(test, replace(SMALL, request_seconds=0.1)) == ["request_seconds"] * 3

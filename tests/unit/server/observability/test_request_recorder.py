@@ -51,8 +51,8 @@ class Seen:
 
     @property
     def audited(self) -> list[dict]:
-        told = [json.loads(line) for line in self.path.read_bytes().splitlines()]
-        return [line for line in told if line["event"] == "complete"]
+        records = [json.loads(line) for line in self.path.read_bytes().splitlines()]
+        return [line for line in records if line["event"] == "complete"]
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Retold:
     async def watch(self, place: bytes, after: int, pause: float) -> AsyncGenerator[EventBatch, None]:
         for batch in self.batches:
             yield batch
-        raise StoreClosedError("told")
+        raise StoreClosedError("all batches are sent")
 
 
 def entry(revision: int) -> StoreEntry:
@@ -50,11 +50,11 @@ def test_watches_with_different_previous_states_do_not_share_a_batch():
         call = ApiCall(
             "watch", "", CONFIGS, "", "v1", "configmaps", "default", query={"resourceVersion": "5"}
         )
-        told = []
+        starts = []
         for before in (entry(6), None):
             cache.batches = [EventBatch(7, (StoreEvent(PLACE, 7, entry(7), before),))]
             lines = await watching.open(ApiRequest(call, RequestUser("u")), CONFIGS)
-            told.append(b"".join([line async for line in lines])[:16])
-        return told
+            starts.append(b"".join([line async for line in lines])[:16])
+        return starts
 
     assert asyncio.run(scenario()) == [b'{"type":"MODIFIE', b'{"type":"ADDED",']
