@@ -97,5 +97,5 @@ def test_the_demo_leaves_a_cluster_and_takes_it_away(
 def test_a_demo_that_breaks_says_so_and_leaves_nothing(environment: dict[str, str], tmp_path: Path) -> None:
     done = demo({**environment, "DRAY": "false"})
     assert done.returncode == 1
-    assert "the demo is broken: `dray up` does not start" in done.stderr
+    assert "the demo failed: `dray up` does not start" in done.stderr
     assert not (tmp_path / "demo" / "pid").exists()

@@ -174,7 +174,7 @@ def test_a_restored_server_hands_out_no_device_that_a_silent_node_uses(
             return bool(kubectl("get", "--raw", "/dray/restored").document["settled"])
 
         eventually(settled, place.server.log.read_text)
-        assert "nobody is waited for" in place.dray("doctor", "restore", *reach)
+        assert "no node is missing" in place.dray("doctor", "restore", *reach)
 
 
 def test_without_the_waiting_a_device_is_used_twice(

@@ -174,7 +174,7 @@ def test_on_a_node_without_the_feature_a_workload_starts_without_and_must_look_i
         until(lambda: place.phase("looks") == "Failed", place.seen)
         assert place.kubectl("logs", "looks").out == "no gpu\n"
         place.told("looks", "the agent of this node does not prepare claims")
-        assert "claims are left alone" in old.agent.log.read_text()
+        assert "claims are not prepared" in old.agent.log.read_text()
     finally:
         place.kubectl("delete", "pod", "looks", "--ignore-not-found")
         old.agent.stop()

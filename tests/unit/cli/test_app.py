@@ -136,6 +136,8 @@ def test_a_closed_output_is_no_error(tmp_path: Path) -> None:
 def test_an_interrupted_process_prints_it(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
+        # A shell that starts a job in the background has it ignore the signal, and its children inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from dray.cli import app\n"
         "from dray.cli.input import manifest_files\n"
         "manifest_files.find_input_files = lambda _: os.kill(os.getpid(), signal.SIGINT)\n"
