@@ -258,6 +258,10 @@ class HalfDone(Plain):
     """Records a claim before its device is known, and reads that record after a crash."""
 
     async def restart(self) -> None:
+        # The crash comes after a call has begun; on a busy machine the first one takes a while to arrive.
+        async with asyncio.timeout(60):
+            while not self.held:
+                await asyncio.sleep(0.01)
         await self.stop()
         self.held = {uid: devices[:0] for uid, devices in self.held.items()}
         self.write_state()
