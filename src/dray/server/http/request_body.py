@@ -7,6 +7,7 @@ Unknown and duplicate fields become warnings, or errors in strict mode.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -172,10 +173,7 @@ def convert_error_paths(kind: Kind, version: str, errors: Sequence[FieldError]) 
     """Convert the field paths of errors to the version that the client sent."""
     if version == kind.version:
         return list(errors)
-    return [
-        FieldError(error.type, translate_path(kind, version, error.path), error.value, error.detail)
-        for error in errors
-    ]
+    return [replace(error, path=translate_path(kind, version, error.path)) for error in errors]
 
 
 def _collect_warnings(decoded: DecodedObject, mode: str, duplicates: Sequence[str]) -> tuple[str, ...]:
