@@ -55,6 +55,10 @@ def test_a_package_below_its_floor_is_reported():
     assert render_rows(rows).count("BELOW") == len(PACKAGE_FLOORS) + len(AREAS)
 
 
+def test_the_nightly_job_holds_the_floors():
+    assert "exec make test coverage " in (ROOT / ".ci" / "nightly").read_text()
+
+
 def test_make_coverage_prints_the_table():
     makefile = (ROOT / "Makefile").read_text()
     assert "-m tools.coverage_report" in makefile.partition("\ncoverage:")[2].partition("\n\n")[0]
