@@ -8,8 +8,7 @@ from math import log2
 
 from dray.client.leases import LEASE_KIND, LeaseTiming
 from dray.placement.device_searches import MAX_TIME_FACTOR
-from dray.scheduler.options import LEASE_NAME as LEASE_NAME
-from dray.scheduler.options import LEASE_NAMESPACE
+from dray.scheduler.options import LEASE_NAME, LEASE_NAMESPACE
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.brute.hard import WANTED, hard_constraints, hard_devices
 from tests.contract.controlled import by_name, pod

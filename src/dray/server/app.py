@@ -52,7 +52,7 @@ from dray.server.http.responses import ResponseWriter
 from dray.server.http.routing import Router
 from dray.server.ledger.admission import LedgerAdmission
 from dray.server.ledger.endpoints import AdministrationEndpoints
-from dray.server.ledger.reconciliation import audit_cached_ledger as audit_cached_ledger
+from dray.server.ledger.reconciliation import audit_cached_ledger
 from dray.server.ledger.restore_quarantine import RestoreQuarantine
 from dray.server.objects.identifiers import generate_uids
 from dray.server.observability import metrics as names

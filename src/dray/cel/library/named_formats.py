@@ -13,7 +13,7 @@ from dray.cel import types as t
 from dray.cel.declarations import declare_function, declare_member_overload, declare_overload
 from dray.cel.equality import STRICT_TYPES
 from dray.cel.faults import CelError
-from dray.cel.library.urls import parse_url as parse_url
+from dray.cel.library.urls import parse_url
 from dray.cel.times import parse_timestamp
 from dray.cel.values import NONE, TYPE_NAMES_BY_CLASS, OptionalValue
 from dray.values import names

@@ -18,7 +18,7 @@ from dray.api.fields import FieldError
 from dray.api.json_text import find_duplicate_fields, is_certainly_json, read_json
 from dray.api.kinds import Kind
 from dray.errors import DecodeError, InputError
-from dray.manifests.documents import read_documents as read_documents
+from dray.manifests.documents import read_documents
 from dray.manifests.source import ManifestSource
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid, new_unsupported_media_type
 from dray.server.http.requests import JSON, PROTOBUF, YAML, ApiRequest
