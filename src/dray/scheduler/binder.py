@@ -232,7 +232,8 @@ class Binder:
     ) -> ResourceClaim:
         """Build the claim with its allocation, reserved for all waiting consumers up to the limit."""
         old = stored.status
-        if old.allocation is None and any(result.binding_conditions for result in allocation.devices.results):
+        if old.allocation is None:
+            # Always: kube-scheduler adds a missing one with the next consumer, and allocations are immutable.
             now = format_timestamp(self._time_source.clock.now())
             allocation = msgspec.structs.replace(allocation, allocation_timestamp=now)
         there = {consumer.uid for consumer in old.reserved_for}
