@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,12 @@ def start_dray(plane: ControlPlane, service: str, *flags: str, name: str = "") -
 
 
 @pytest.fixture(scope="module", autouse=True)
-def both_schedulers(plane: ControlPlane) -> Iterator[None]:
+def both_schedulers(plane: ControlPlane) -> None:
     """A node with devices, kube-scheduler, and dray's scheduler."""
     plane.create_node("node-a")
     plane.build_kubectl()("create", "-f", "-", given=[device_class(), resource_slice("slice-a", devices=20)])
     plane.start_scheduler()
     start_dray(plane, "scheduler", "--scheduler-name", "dray")
-    yield
 
 
 def run_pod(kubectl: Kubectl, name: str, scheduler: str, claim_name: str) -> None:
@@ -49,7 +47,7 @@ def run_pod(kubectl: Kubectl, name: str, scheduler: str, claim_name: str) -> Non
 
 
 def create_with_white_space(kubectl: Kubectl, folder: Path, name: str) -> None:
-    """Create a claim as the Python client of Kubernetes writes it; kubectl itself would remove white space."""
+    """Create a claim as Kubernetes' Python client writes it; kubectl itself would remove white space."""
     asking: dict[str, Any] = claim(name)
     asking["spec"]["devices"]["config"] = [
         {"opaque": {"driver": "gpu.example.com", "parameters": {"mode": "fast", "lanes": [1, 2]}}}
