@@ -3,7 +3,7 @@
 Theory of operation: the service first recovers the store of prepared claims and then serves the sockets, so
 that claims can be unprepared even while the API does not answer. Beside that it publishes devices, monitors
 their health, writes device status into claims, and once at the start unprepares claims that were deleted
-while the driver did not run.
+while the driver did not run, if no agent can hold them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dray.driver.base import ClassicDriver, Driver
 from dray.driver.devices import group_into_pools
 from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.device_status import DeviceStatusWriter
+from dray.driver.preparing.gone_claims import GoneClaims
 from dray.driver.preparing.prepared_claims import FailPoint, PreparedClaimStore, ignore_fail_point
 from dray.driver.preparing.preparer import ClaimPreparer
 from dray.driver.publishing.publisher import PublishCounters, Publisher, PublisherOptions
@@ -132,14 +133,15 @@ class DriverService:
             self._health = HealthMonitor(self._async_driver, self._clock, self._log, self.metrics)
         handlers = build_rpc_handlers(preparer, self._health, classic=self._classic)
         registration = RegistrationServer(name, sockets, [service for service, _ in handlers], self._log)
-        self._register_metrics(store, registration)
+        gone_claims = GoneClaims(name, store, preparer, self._log)
+        self._register_metrics(store, gone_claims, registration)
         for record in store.list_records().values():
             if store.is_prepared(record):
                 status_writer.enqueue(record)  # the process may have ended before it was written
         try:
             async with serve_sockets(sockets, registration, [handler for _, handler in handlers]):
                 self._log.info("serving", driver=name, socket=sockets.endpoint)
-                await self._run_background(store, preparer, status_writer, registration)
+                await self._run_background(store, gone_claims, status_writer, registration)
         finally:
             await preparer.drain(SHUTDOWN_GRACE_SECONDS)
 
@@ -163,7 +165,7 @@ class DriverService:
     async def _run_background(
         self,
         store: PreparedClaimStore,
-        preparer: ClaimPreparer,
+        gone_claims: GoneClaims,
         status_writer: DeviceStatusWriter,
         registration: RegistrationServer,
     ) -> None:
@@ -173,7 +175,7 @@ class DriverService:
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._await_registration(registration))
-            tasks.create_task(self._reconcile(preparer))
+            tasks.create_task(self._reconcile(gone_claims))
             tasks.create_task(status_writer.run())
             if self._health is not None:
                 tasks.create_task(self._health.run())
@@ -189,11 +191,11 @@ class DriverService:
         await registration.accepted.wait()
         self.registered.set()
 
-    async def _reconcile(self, preparer: ClaimPreparer) -> None:
+    async def _reconcile(self, gone_claims: GoneClaims) -> None:
         backoff = Backoff(self._client.options.time_source, initial=0.5, maximum=30.0)
         while True:
             try:
-                await preparer.reconcile()
+                await gone_claims.reconcile()
                 return
             except CALL_ERRORS as failed:
                 message = "cannot tell yet whether claims are gone"
@@ -259,7 +261,9 @@ class DriverService:
         finally:
             listing.cancel()
 
-    def _register_metrics(self, store: PreparedClaimStore, registration: RegistrationServer) -> None:
+    def _register_metrics(
+        self, store: PreparedClaimStore, gone_claims: GoneClaims, registration: RegistrationServer
+    ) -> None:
         name = self.driver.name
 
         def count_held() -> Iterable[tuple[tuple[str, ...], float]]:
@@ -267,6 +271,9 @@ class DriverService:
             return [((name, stage.value), float(count)) for stage, count in stages.items()]
 
         self.metrics.add_callback(m.HELD_CLAIMS, count_held)
+        self.metrics.add_callback(
+            m.GONE_CLAIMS, lambda: [((name,), float(gone_claims.count_left_to_agent()))]
+        )
         self.metrics.add_callback(m.REGISTERED, lambda: [((name,), float(registration.accepted.is_set()))])
 
     def _register_write_metrics(self, counters: PublishCounters) -> None:
