@@ -6,7 +6,7 @@ differ only in the names of services, so one function serves both. Two processes
 rolling update, have sockets of their own, with an instance in their names. A path that would be too long for
 a socket is shortened with a digest, first the name of the socket, then that of the driver's directory.
 
-Rules for this file: only messages and sockets; `preparer` works on claims.
+Rules for this file: only messages and paths; `served_sockets` opens the sockets, `preparer` works on claims.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
-import grpc.aio
 
 from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, RequestedClaim
 from dray.driver.service.health import HealthMonitor
-from dray.errors import InputError
 from dray.telemetry.logs import StructuredLogger
 from dray.wire.grpc_services import (
     CLASSIC_V1ALPHA1,
@@ -46,13 +43,8 @@ from dray.wire.protobuf import ProtobufMessage
 from dray.wire.unix_sockets import (
     MAX_SOCKET_PATH_BYTES,
     build_socket_path,
-    format_grpc_target,
-    remove_stale_socket,
-    secure_socket_directory,
 )
 
-SHUTDOWN_GRACE_SECONDS: Final = 5.0
-"""For how long calls in progress may go on when the driver ends."""
 _DIGEST_LENGTH: Final = 16
 
 
@@ -84,13 +76,18 @@ class RegistrationServer:
     """Serves plugin registration, and records whether the agent accepted the driver."""
 
     def __init__(
-        self, driver: str, sockets: DriverSockets, services: Iterable[GrpcService], log: StructuredLogger
+        self,
+        driver: str,
+        sockets: DriverSockets,
+        services: Iterable[GrpcService],
+        accepted: asyncio.Event,
+        log: StructuredLogger,
     ) -> None:
         self._driver = driver
         self._sockets = sockets
         self._services = tuple(services)
         self._log = log
-        self.accepted = asyncio.Event()
+        self.accepted = accepted
         self.refusal = ""
         """The agent's reason when it did not accept the driver."""
 
@@ -136,61 +133,6 @@ def build_rpc_handlers(
             for service in (HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1)
         ]
     return handlers
-
-
-@asynccontextmanager
-async def serve_sockets(
-    sockets: DriverSockets, registration: RegistrationServer, rpc_handlers: Iterable[Any]
-) -> AsyncIterator[None]:
-    """Serve while the context is open: the services first, so that an agent can call after registration."""
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(_serve_socket(sockets.endpoint, rpc_handlers))
-        await stack.enter_async_context(_serve_socket(sockets.registration, [registration.rpc_handler]))
-        yield
-
-
-@asynccontextmanager
-async def _serve_socket(path: Path, rpc_handlers: Iterable[Any]) -> AsyncIterator[None]:
-    secure_socket_directory(path.parent)
-    remove_stale_socket(path)
-    server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
-    server.add_generic_rpc_handlers(tuple(rpc_handlers))
-    try:
-        server.add_insecure_port(format_grpc_target(path))
-    except RuntimeError as refused:
-        raise InputError(
-            f"cannot listen on the socket `{path}`: {_explain_bind_failure(path, refused)}"
-        ) from None
-    await server.start()
-    path.chmod(0o600)
-    inode = path.stat().st_ino
-    try:
-        yield
-    finally:
-        hidden = _hide_foreign_socket(path, inode)
-        await server.stop(SHUTDOWN_GRACE_SECONDS)
-        if hidden is not None:
-            hidden.replace(path)
-
-
-def _hide_foreign_socket(path: Path, own_inode: int) -> Path | None:
-    """A server that stops unlinks its path: hide the socket of another process that replaced it."""
-    try:
-        if path.stat().st_ino == own_inode:
-            return None
-    except FileNotFoundError:
-        return None
-    hidden = path.with_name(f".{path.name}.{os.getpid()}")
-    path.replace(hidden)
-    return hidden
-
-
-def _explain_bind_failure(path: Path, refused: RuntimeError) -> str:
-    try:
-        writable = os.access(path.parent, os.W_OK)
-    except OSError:
-        writable = False
-    return str(refused) if writable else f"its directory `{path.parent}` cannot be written to"
 
 
 # --- messages ---
