@@ -2,9 +2,10 @@
 
 Theory of operation: the agent finds the registration socket in a directory that it watches, calls `GetInfo`
 there, and then calls the socket that the response names. The driver serves all versions of the protocol; they
-differ only in the names of services, so one function serves both. Two processes of a driver, as during a
-rolling update, have sockets of their own, with an instance in their names. A path that would be too long for
-a socket is shortened with a digest, first the name of the socket, then that of the driver's directory.
+differ only in the names of services and in `share_id`, so one function serves both. Two processes of a
+driver, as during a rolling update, have sockets of their own, with an instance in their names. A path that
+would be too long for a socket is shortened with a digest, first the name of the socket, then that of the
+driver's directory.
 
 Rules for this file: only messages and sockets; `preparer` works on claims.
 """
@@ -23,6 +24,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from dray.driver.preparing.prepared_records import PreparedDeviceRecord
 from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, RequestedClaim
 from dray.driver.service.health import HealthMonitor
 from dray.errors import InputError
@@ -203,20 +205,21 @@ def _build_dra_handler(service: GrpcService, preparer: ClaimPreparer) -> Any:
     unprepare_response = get_class("NodeUnprepareResourcesResponse")
     unprepare_claim_response = get_class("NodeUnprepareResourceResponse")
     device_message = get_class("Device")
+    has_share_ids = "share_id" in device_message.DESCRIPTOR.fields_by_name
 
     def build_claim_response(result: PrepareResult) -> ProtobufMessage:
         if result.error:
             return prepare_claim_response(error=result.error)
-        return prepare_claim_response(
-            devices=[
-                device_message(
-                    request_names=[each.request],
-                    pool_name=each.pool,
-                    device_name=each.device,
-                    cdi_device_ids=each.cdi,
-                )
-                for each in result.devices
-            ]
+        return prepare_claim_response(devices=[build_device(each) for each in result.devices])
+
+    def build_device(device: PreparedDeviceRecord) -> ProtobufMessage:
+        share = {"share_id": device.share_id} if device.share_id and has_share_ids else {}
+        return device_message(
+            request_names=[device.request],
+            pool_name=device.pool,
+            device_name=device.device,
+            cdi_device_ids=device.cdi,
+            **share,
         )
 
     async def prepare(request: ProtobufMessage) -> ProtobufMessage:

@@ -249,8 +249,7 @@ def test_health_is_streamed(service: GrpcService) -> None:
                     pass
                 state = message.devices[0]
                 assert state.health == 2
-                if service is not HEALTH_V1ALPHA1:
-                    assert (state.message, state.health_check_timeout_seconds) == ("too hot", 7)
+                assert (state.message, state.health_check_timeout_seconds) == ("too hot", 7)
                 assert _number(agent, m.UNHEALTHY) == 1
                 messages.cancel()
 
