@@ -114,6 +114,7 @@ class UnreadableReplyError(DrayError):
 
 UnaryMethod = Callable[[ProtobufMessage], Awaitable[ProtobufMessage]]
 StreamMethod = Callable[[ProtobufMessage], AsyncIterator[ProtobufMessage]]
+BlockingMethod = Callable[[ProtobufMessage], ProtobufMessage]
 
 
 class GrpcStub:
@@ -165,6 +166,30 @@ def build_rpc_handler(service: GrpcService, implementations: Mapping[str, UnaryM
     return grpc.method_handlers_generic_handler(service.name, handlers)
 
 
+def build_blocking_rpc_handler(service: GrpcService, implementations: Mapping[str, BlockingMethod]) -> Any:
+    """Build the handler of a service for a gRPC server with threads; its methods must not be streams."""
+    return grpc.method_handlers_generic_handler(
+        service.name,
+        {
+            name: grpc.unary_unary_rpc_method_handler(
+                _wrap_blocking(implementation, service.methods[name]),
+                request_deserializer=partial(decode_message, service.methods[name].request),
+                response_serializer=service.methods[name].response.SerializeToString,
+            )
+            for name, implementation in implementations.items()
+        },
+    )
+
+
+def _wrap_blocking(implementation: BlockingMethod, method: GrpcMethod) -> Any:
+    def answer_blocking(request: ProtobufMessage | None, context: Any) -> ProtobufMessage:
+        if request is None:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, _describe_unreadable(method))
+        return implementation(request)
+
+    return answer_blocking
+
+
 def _wrap_unary(implementation: Any, method: GrpcMethod) -> Any:
     async def answer_unary(request: ProtobufMessage | None, context: Any) -> ProtobufMessage:
         await _abort_if_unreadable(request, method, context)
@@ -188,5 +213,8 @@ def _wrap_stream(implementation: Any, method: GrpcMethod) -> Any:
 async def _abort_if_unreadable(request: ProtobufMessage | None, method: GrpcMethod, context: Any) -> None:
     """Abort a call whose request is malformed with `InvalidArgument`."""
     if request is None:
-        what = f"the request of {method.name} is no {method.request.DESCRIPTOR.name}"
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, what)
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _describe_unreadable(method))
+
+
+def _describe_unreadable(method: GrpcMethod) -> str:
+    return f"the request of {method.name} is no {method.request.DESCRIPTOR.name}"

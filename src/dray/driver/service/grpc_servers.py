@@ -7,6 +7,9 @@ driver, as during a rolling update, have sockets of their own, with an instance 
 would be too long for a socket is shortened with a digest, first the name of the socket, then that of the
 driver's directory.
 
+Kubelets wait one second for `GetInfo`, and try again only much later. So registration has a server of its
+own with its own threads: it answers while the event loop or all threads of the author's methods are busy.
+
 Rules for this file: only messages and sockets; `preparer` works on claims.
 """
 
@@ -16,6 +19,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +46,7 @@ from dray.wire.grpc_services import (
     RESOURCE_PLUGIN,
     GrpcService,
     RpcStatusError,
+    build_blocking_rpc_handler,
     build_rpc_handler,
 )
 from dray.wire.protobuf import ProtobufMessage
@@ -56,6 +61,9 @@ from dray.wire.unix_sockets import (
 SHUTDOWN_GRACE_SECONDS: Final = 5.0
 """For how long calls in progress may go on when the driver ends."""
 _DIGEST_LENGTH: Final = 16
+_SERVER_OPTIONS: Final = (("grpc.so_reuseport", 0),)
+_REGISTRATION_THREADS: Final = 2
+"""One for a caller that sends its request slowly, one for the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +91,22 @@ def build_socket_paths(driver: str, plugins: Path, registry: Path, instance: str
 
 
 class RegistrationServer:
-    """Serves plugin registration, and records whether the agent accepted the driver."""
+    """Serves plugin registration, and records whether the agent accepted the driver.
+
+    Its methods run in threads of their own; what they record, they record in the event loop.
+    """
 
     def __init__(
         self, driver: str, sockets: DriverSockets, services: Iterable[GrpcService], log: StructuredLogger
     ) -> None:
-        self._driver = driver
-        self._sockets = sockets
-        self._services = tuple(services)
-        self._log = log
+        self._driver, self._log, self._loop = driver, log, asyncio.get_running_loop()
+        served = tuple(services)
+        self._plugin_info = REGISTRATION.get_message_class("PluginInfo")(
+            type=RESOURCE_PLUGIN if CLASSIC_V1ALPHA1 in served else DRA_PLUGIN,
+            name=driver,
+            endpoint=str(sockets.endpoint),
+            supported_versions=[name for name, service in OFFERED_SERVICES.items() if service in served],
+        )
         self.accepted = asyncio.Event()
         self.refusal = ""
         """The agent's reason when it did not accept the driver."""
@@ -99,30 +114,27 @@ class RegistrationServer:
     @property
     def rpc_handler(self) -> Any:
         """The handler of the registration service."""
-        return build_rpc_handler(
+        return build_blocking_rpc_handler(
             REGISTRATION,
             {"GetInfo": self._get_info, "NotifyRegistrationStatus": self._notify_registration_status},
         )
 
-    async def _get_info(self, _request: ProtobufMessage) -> ProtobufMessage:
-        offered = [name for name, service in OFFERED_SERVICES.items() if service in self._services]
-        return REGISTRATION.get_message_class("PluginInfo")(
-            type=RESOURCE_PLUGIN if CLASSIC_V1ALPHA1 in self._services else DRA_PLUGIN,
-            name=self._driver,
-            endpoint=str(self._sockets.endpoint),
-            supported_versions=offered,
-        )
+    def _get_info(self, _request: ProtobufMessage) -> ProtobufMessage:
+        return self._plugin_info
 
-    async def _notify_registration_status(self, request: ProtobufMessage) -> ProtobufMessage:
-        if request.plugin_registered:
-            self.refusal = ""
+    def _notify_registration_status(self, request: ProtobufMessage) -> ProtobufMessage:
+        refusal = "" if request.plugin_registered else request.error or "no reason was given"
+        self._loop.call_soon_threadsafe(self._record_status, refusal)
+        return REGISTRATION.get_message_class("RegistrationStatusResponse")()
+
+    def _record_status(self, refusal: str) -> None:
+        self.refusal = refusal
+        if refusal:
+            self.accepted.clear()
+            self._log.error("the agent refused the driver", driver=self._driver, reason=refusal)
+        else:
             self.accepted.set()
             self._log.info("registered with the agent", driver=self._driver)
-        else:
-            self.refusal = request.error or "no reason was given"
-            self.accepted.clear()
-            self._log.error("the agent refused the driver", driver=self._driver, reason=self.refusal)
-        return REGISTRATION.get_message_class("RegistrationStatusResponse")()
 
 
 def build_rpc_handlers(
@@ -146,16 +158,35 @@ async def serve_sockets(
 ) -> AsyncIterator[None]:
     """Serve while the context is open: the services first, so that an agent can call after registration."""
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(_serve_socket(sockets.endpoint, rpc_handlers))
-        await stack.enter_async_context(_serve_socket(sockets.registration, [registration.rpc_handler]))
+        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        await stack.enter_async_context(_serve_socket(server, sockets.endpoint, rpc_handlers))
+        threads = ThreadPoolExecutor(_REGISTRATION_THREADS, thread_name_prefix="registration-")
+        stack.callback(threads.shutdown, wait=False)
+        server = _ThreadedServer(grpc.server(threads, options=_SERVER_OPTIONS))
+        handlers = [registration.rpc_handler]
+        await stack.enter_async_context(_serve_socket(server, sockets.registration, handlers))
         yield
 
 
+class _ThreadedServer:
+    """A gRPC server with threads, in the form of one of the event loop."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+        self.add_insecure_port = server.add_insecure_port
+
+    async def start(self) -> None:
+        self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        await asyncio.to_thread(self._server.stop(grace).wait)
+
+
 @asynccontextmanager
-async def _serve_socket(path: Path, rpc_handlers: Iterable[Any]) -> AsyncIterator[None]:
+async def _serve_socket(server: Any, path: Path, rpc_handlers: Iterable[Any]) -> AsyncIterator[None]:
     secure_socket_directory(path.parent)
     remove_stale_socket(path)
-    server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
     server.add_generic_rpc_handlers(tuple(rpc_handlers))
     try:
         server.add_insecure_port(format_grpc_target(path))
