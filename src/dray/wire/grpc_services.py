@@ -167,27 +167,22 @@ def build_rpc_handler(service: GrpcService, implementations: Mapping[str, UnaryM
 
 
 def build_blocking_rpc_handler(service: GrpcService, implementations: Mapping[str, BlockingMethod]) -> Any:
-    """Build the handler of a service for a gRPC server with threads; its methods must not be streams."""
-    return grpc.method_handlers_generic_handler(
-        service.name,
-        {
-            name: grpc.unary_unary_rpc_method_handler(
-                _wrap_blocking(implementation, service.methods[name]),
-                request_deserializer=partial(decode_message, service.methods[name].request),
-                response_serializer=service.methods[name].response.SerializeToString,
-            )
-            for name, implementation in implementations.items()
-        },
-    )
+    """Build the handler of a service for a gRPC server with threads, which answers a malformed request with
+    `Internal` by itself. Its methods must not be streams.
+    """
+    handlers = {}
+    for name, implementation in implementations.items():
+        method = service.methods[name]
+        handlers[name] = grpc.unary_unary_rpc_method_handler(
+            _drop_context(implementation),
+            request_deserializer=partial(decode_message, method.request),
+            response_serializer=method.response.SerializeToString,
+        )
+    return grpc.method_handlers_generic_handler(service.name, handlers)
 
 
-def _wrap_blocking(implementation: BlockingMethod, method: GrpcMethod) -> Any:
-    def answer_blocking(request: ProtobufMessage | None, context: Any) -> ProtobufMessage:
-        if request is None:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, _describe_unreadable(method))
-        return implementation(request)
-
-    return answer_blocking
+def _drop_context(implementation: BlockingMethod) -> Any:
+    return lambda request, _context: implementation(request)
 
 
 def _wrap_unary(implementation: Any, method: GrpcMethod) -> Any:
@@ -213,8 +208,5 @@ def _wrap_stream(implementation: Any, method: GrpcMethod) -> Any:
 async def _abort_if_unreadable(request: ProtobufMessage | None, method: GrpcMethod, context: Any) -> None:
     """Abort a call whose request is malformed with `InvalidArgument`."""
     if request is None:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _describe_unreadable(method))
-
-
-def _describe_unreadable(method: GrpcMethod) -> str:
-    return f"the request of {method.name} is no {method.request.DESCRIPTOR.name}"
+        what = f"the request of {method.name} is no {method.request.DESCRIPTOR.name}"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, what)

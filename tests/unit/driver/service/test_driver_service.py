@@ -118,17 +118,17 @@ def test_get_info_is_answered_while_all_threads_and_the_event_loop_are_busy(
     asyncio.run(scenario())
 
 
-def test_a_malformed_registration_status_is_an_invalid_argument() -> None:
+def test_a_malformed_registration_status_is_refused_and_the_next_one_is_taken() -> None:
     async def scenario() -> None:
-        async with open_driver_node() as node, node.run_driver():
+        async with open_driver_node() as node, node.run_driver() as agent:
             path = REGISTRATION.methods["NotifyRegistrationStatus"].path
             async with open_channel(node.options.registry / f"{DRIVER}-reg.sock") as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await channel.unary_unary(path)(b"\xff", timeout=LIMIT)
-            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert refused.value.details() == (
-                "the request of NotifyRegistrationStatus is no RegistrationStatus"
-            )
+            assert refused.value.code() is grpc.StatusCode.INTERNAL
+            assert not agent.service.registered.is_set()
+            await notify_registration_status(agent, registered=True)
+            await wait_until(lambda: _now(agent.service.registered.is_set()))
 
     asyncio.run(scenario())
 
