@@ -8,8 +8,8 @@
 Theory of operation: `publish` lists the existing slices, plans the smallest set of writes (see `pool_plan`),
 checks by dry run that the server keeps every field, and writes many slices concurrently. Only priorities may
 be lost: on a server that does not store them, devices are published without, and that is logged once. `run`
-watches the slices; when one is not as it was written, it reconciles again with the devices that were published
-last. A watch event is only a reason to look: the writes are planned on a fresh list.
+watches the slices; when one is not as it was written, it reconciles again with the devices that were
+published last. A watch event is only a reason to look: the writes are planned on a fresh list.
 
 A publisher writes the pools that it is given, and slices with its own label. Two publishers of one driver
 (one on each node and one for devices that are attached by network) do not touch each other's slices; two that
