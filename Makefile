@@ -155,13 +155,17 @@ docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broke
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "site/index.html; with search: $(PY) -m http.server --directory site 8000"
 
+.PHONY: image.replay
+image.replay: $(READY) ## Carry out the steps of deploy/Containerfile without a builder, and start `dray up` in the result
+	@$(PY) -m tests.deploy.replay
+
 .PHONY: release
 release: $(READY) ## Check and build a release into dist/: wheel, sdist, bill of materials, licences
 	@$(PY) -m tools.release $(RELEASE_ARGS)
 
 .PHONY: lock
 lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=...)
-	@cd requirements && for name in run dev bench oracle docs; do \
+	@cd requirements && for name in run dev build bench oracle docs; do \
 		$(UV) pip compile --quiet --no-config --universal --python-version 3.11 --upgrade --generate-hashes \
 			--no-header --no-emit-index-url --output-file $$name.txt $$name.in >/dev/null || exit 1; \
 	done
