@@ -39,8 +39,12 @@ class Kubectl:
     environment: Mapping[str, str]
     namespace: str
 
-    def __call__(self, *arguments: str, given: Any = None, fails: bool = False, **environment: str) -> Ran:
-        """Run a command; `given` goes to its standard input, as JSON unless it is text."""
+    def __call__(
+        self, *arguments: str, given: Any = None, fails: bool | None = False, **environment: str
+    ) -> Ran:
+        """Run a command; `given` goes to its standard input, as JSON unless it is text. With
+        `fails=None` it may fail or not.
+        """
         text = given if isinstance(given, str) or given is None else _manifest(given)
         done = subprocess.run(
             [self.program, "-n", self.namespace, *arguments],
@@ -52,7 +56,9 @@ class Kubectl:
             check=False,
         )
         ran = Ran(done.returncode, done.stdout, done.stderr)
-        assert (ran.code != 0) == fails, f"kubectl {' '.join(arguments)}\n{ran.out}\n{ran.err}"
+        assert fails is None or (ran.code != 0) == fails, (
+            f"kubectl {' '.join(arguments)}\n{ran.out}\n{ran.err}"
+        )
         return ran
 
     def get(self, *arguments: str) -> Any:
