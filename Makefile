@@ -145,10 +145,11 @@ protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors
 	@cd src/dray/wire/protos && $(CURDIR)/$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=../kubelet.fds *.proto
 
 .PHONY: reference
-reference: $(READY) ## Generate docs/reference, the table of packages and the architecture diagram
+reference: $(READY) ## Generate docs/reference, the table of packages, the architecture diagram and the values of the chart
 	@$(PY) -m dray.cli reference docs/reference
 	@$(PY) -m tools.package_tables
 	@$(PY) -m tools.architecture
+	@$(PY) -m tools.chart_values
 
 .PHONY: docs
 docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broken link fails
