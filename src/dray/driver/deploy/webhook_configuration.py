@@ -1,7 +1,8 @@
 """The webhook's Service and the configuration by which API servers call it.
 
-The cluster issues the certificate: its issuer puts it into the secret that the Deployment mounts, and the
-authority into the configuration (`ca_bundle`).
+The webhook issues its certificate itself and puts the authority into the configuration. Or the cluster does:
+then its issuer puts the certificate into the secret that the Deployment mounts, and the authority into the
+configuration (`ca_bundle`).
 """
 
 from __future__ import annotations
@@ -54,6 +55,6 @@ def build_webhook_configuration(objects: DriverObjects) -> Document:
         "rules": [rule],
     }
     configuration = objects.build_object(
-        "ValidatingWebhookConfiguration", ADMISSION_VERSION, f"{objects.base_name}-parameters"
+        "ValidatingWebhookConfiguration", ADMISSION_VERSION, objects.webhook_configuration_name
     )
     return configuration | {"webhooks": [webhook]}
