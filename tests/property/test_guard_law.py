@@ -1,5 +1,5 @@
-"""Properties of the guard: whatever is stored, in whatever order writes, answers and events come, no device is
-held twice, and a guard that has seen everything knows exactly what is stored.
+"""Properties of the guard: in whatever order writes, answers and events come, no device is held twice by what
+is stored, and a guard that has seen everything knows exactly what is stored.
 
 The machine is an API server as far as admission goes: a write is reviewed against a revision of its claim,
 which may be outdated, and is stored later, or never, and only if the claim is still at that revision. Events
@@ -26,6 +26,7 @@ from dray.claims.ledger.stored_claims import StoredResult
 from dray.guard.allocation_ledger import AllocationLedger
 from dray.guard.reviews import AllocationReview
 from dray.guard.seen_objects import SeenClaim, SeenSlice
+from dray.values.quantity import Quantity
 from tests.effort import effort
 from tests.property.test_ledger_laws import BUDGET, MEMORY, devices, results, wanted
 from tests.unit.claims.ledger_objects import DRIVER, POOL, slice_of
@@ -52,7 +53,7 @@ def converted(asked: list[dict[str, Any]]) -> Results:
 
 
 def _quantity(wanted: type, value: Any) -> Any:
-    return wanted.parse(str(value))
+    return Quantity.from_json_value(value)
 
 
 class GuardMachine(RuleBasedStateMachine):
@@ -180,8 +181,8 @@ class GuardMachine(RuleBasedStateMachine):
             SeenSlice((DRIVER, POOL), (f"s{i}".encode(), self.generation), read_slice(write_json(each)))
             for i, each in enumerate(documents)
         ]
-        for old, new in zip(self.slices or [None, None], published, strict=True):
-            self.guard.observe_slice(old, new)
+        for i, new in enumerate(published):
+            self.guard.observe_slice(self.slices[i] if self.slices else None, new)
         self.slices = published
 
     # --- what must hold ---

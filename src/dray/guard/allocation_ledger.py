@@ -234,9 +234,7 @@ class AllocationLedger:
             drawn = []
             for device in self._held_by_pool.get(pool, ()):
                 row = transaction.read_device(device)
-                holders = [
-                    held.holder for held in row.holdings if self._is_stored(held.holder.uid, device)
-                ]
+                holders = [held.holder for held in row.holdings if self._is_stored(held.holder.uid, device)]
                 if holders:
                     drawn.append((holders, row.charged.get(counter_set.counter_set, {})))
             found = find_counter_conflict(counter_set, drawn, totals)
@@ -279,9 +277,7 @@ class AllocationLedger:
 
     def _describe_holders(self, denial: Denial, now: float) -> str:
         transaction = LedgerTransaction(self._rows.get)
-        shown = [
-            self._describe_holder(holder, now) for holder in self._find_holders(denial, transaction)[:3]
-        ]
+        shown = [self._describe_holder(holder, now) for holder in self._find_holders(denial, transaction)[:3]]
         help_text = _HELP.get(denial.reason, "")
         return (f" ({'; '.join(shown)})" if shown else "") + (f"; {help_text}" if help_text else "")
 

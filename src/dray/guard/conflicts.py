@@ -79,9 +79,10 @@ def find_counter_conflict(
         taken = sum(amounts.get(name, ZERO).nanos for _, amounts in drawn)
         if taken > total.nanos:
             holders = tuple({holder.uid: holder for each, _ in drawn for holder in each}.values())
+            names = " and ".join(map(str, holders))
             message = (
-                f"devices of claims {' and '.join(map(str, holders))} draw {Quantity(taken, total.form)} from "
-                f"counter {name} of set {counter_set}, which has {total}"
+                f"devices of claims {names} draw {Quantity(taken, total.form)} from counter {name} of set "
+                f"{counter_set}, which has {total}"
             )
             return AllocationConflict(holders, message)
     return None

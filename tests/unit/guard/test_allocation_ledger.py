@@ -13,6 +13,7 @@ from dray.claims.ledger.rows import Holder
 from dray.claims.ledger.stored_claims import StoredResult
 from dray.guard.admitted import MAX_PER_CLAIM
 from dray.guard.allocation_ledger import AllocationLedger
+from dray.guard.conflicts import AllocationConflict
 from dray.guard.reviews import AllocationReview
 from dray.guard.seen_objects import PodReference, SeenClaim, SeenSlice
 from dray.values.quantity import Quantity
@@ -216,7 +217,8 @@ def test_a_claim_that_is_deleted_while_pods_have_its_devices_keeps_them_until_it
     assert reasons(ledger, write("b", 6, result("gpu-0"))) == []
     ledger.observe_claim(claim("c", 7, result("gpu-1")))
     ledger.observe_deletion(claim("c", 7, result("gpu-1")))
-    assert ledger.orphans == {} and ledger.claims == {}
+    assert ledger.orphans == {}
+    assert ledger.claims == {}
     assert ledger.list_rows() == {}
 
 
@@ -251,7 +253,7 @@ def test_stored_claims_in_conflict_are_found_and_end_with_the_conflict(
     documents: list[dict[str, Any]], first: StoredResult, second: StoredResult, message: str
 ):
     ledger = published(*documents)
-    found = []
+    found: list[AllocationConflict] = []
     ledger.conflicts.on_found = found.append
     ledger.observe_claim(claim("a", 5, first))
     assert len(ledger.conflicts) == 0

@@ -21,9 +21,7 @@ from dray.guard.reviews import (
 def review(**request: Any) -> bytes:
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}]
     selector = {
-        "nodeSelectorTerms": [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
-        ]
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
     }
     allocation = {"devices": {"results": results}, "nodeSelector": selector, "allocationTimestamp": "x"}
     metadata = {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"}
