@@ -55,6 +55,17 @@ def _is_untried(scenario: Scenario, difference: FieldDifference) -> bool:
     return difference.path[-1] == "scheduled" and [] in (difference.left, difference.right)
 
 
+def _is_fault(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.path[-2] == "scheduled" and {difference.left, difference.right} == {
+        ("False", "SchedulerError"),
+        ("False", "Unschedulable"),
+    }
+
+
+def _is_exact_amount(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.path[-2] == "consumedCapacity"
+
+
 RULES = (
     Rule("tie", "kube-scheduler chooses at random among nodes that are equally good", _is_tie),
     Rule(
@@ -67,6 +78,17 @@ RULES = (
         "untried",
         "dray says in a condition that a pod waits for a claim, kube-scheduler says nothing",
         _is_untried,
+    ),
+    Rule(
+        "fault",
+        "a claim that cannot be answered on a node is refused there with the reason; kube-scheduler ends the "
+        "attempt for all nodes with SchedulerError",
+        _is_fault,
+    ),
+    Rule(
+        "exact-amounts",
+        "amounts are exact; Kubernetes computes with whole numbers unless DRAFractionalCapacityRange is on",
+        _is_exact_amount,
     ),
 )
 

@@ -44,7 +44,6 @@ def build_owner_reference(pod: Pod) -> OwnerRef:
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         controller=True,
-        block_owner_deletion=True,
     )
 
 

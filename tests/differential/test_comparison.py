@@ -1,0 +1,62 @@
+"""The comparison finds every difference, and rules explain only what they are about."""
+
+from __future__ import annotations
+
+from tests.contract.documents import allocation, claim, pod
+from tests.differential.cluster_side import build_picture
+from tests.differential.comparison import MISSING, compare, find_differences
+from tests.differential.scenario import Scenario, Step, load_case_scenarios, load_own_scenarios
+
+EMPTY = Scenario("empty", (), (Step(),))
+TIED = Scenario("tied", (), (Step(),), has_ties=True)
+
+
+def test_fields_are_compared_one_by_one() -> None:
+    left = {"a": 1, "b": {"c": [1, 2]}, "only": "x"}
+    right = {"a": 2, "b": {"c": [1, 3]}}
+    found = [(".".join(each.path), each.left, each.right) for each in find_differences((), left, right)]
+    assert found == [("a", 1, 2), ("b.c.1", 2, 3), ("only", "x", MISSING)]
+
+
+def test_lists_of_other_lengths_differ_as_a_whole() -> None:
+    (difference,) = find_differences((), {"devices": [1]}, {"devices": [1, 2]})
+    assert difference.path == ("devices",)
+
+
+def test_a_finalizer_is_decided_and_a_device_is_wrong() -> None:
+    left = [{"claims": {"one": {"device": "gpu-0"}}}]
+    right = [{"claims": {"one": {"device": "gpu-1", "finalizers": ["x"]}}}]
+    result = compare(EMPTY, left, right)
+    assert [name for name, _ in result.decided] == ["finalizer"]
+    assert [each.path[-1] for each in result.wrong] == ["device"]
+
+
+def test_another_node_is_decided_only_for_ties() -> None:
+    left, right = [{"pods": {"p": {"node": "a"}}}], [{"pods": {"p": {"node": "b"}}}]
+    assert compare(EMPTY, left, right).wrong
+    assert not compare(TIED, left, right).wrong
+    assert compare(TIED, left, [{"pods": {"p": {"node": ""}}}]).wrong, "one of them is not scheduled"
+
+
+def test_a_picture_has_no_generated_values() -> None:
+    def build(uid: str, name: str, time: str) -> dict[str, object]:
+        asking = pod("first", uid=uid)
+        owner = {"kind": "Pod", "name": "first", "uid": uid}
+        entry = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        made = claim(name, uid=f"{uid}-claim", ownerReferences=[owner], annotations=entry)
+        reserved = [{"resource": "pods", "name": "first", "uid": uid}]
+        made["status"] = {
+            "allocation": {**allocation(), "allocationTimestamp": time},
+            "reservedFor": reserved,
+        }
+        return build_picture([asking], [made])
+
+    one = build("u-1", "first-gpu-abcde", "2026-01-01T00:00:00Z")
+    assert one == build("u-2", "first-gpu-fghij", "2026-01-02T00:00:00Z")
+    assert one["claims"]["first/gpu"]["status"]["allocation"]["allocationTimestamp"] == "set"
+
+
+def test_scenarios_have_names_of_their_own() -> None:
+    names = [each.name for source in (load_own_scenarios(), load_case_scenarios()) for each in source]
+    assert len(names) == len(set(names))
+    assert len(names) > 150
