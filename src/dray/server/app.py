@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -75,6 +75,8 @@ from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import Store
 from dray.store.errors import StoreClosedError
 from dray.telemetry.logs import StructuredLogger
+
+LEDGER_COMPARISON_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True)
@@ -181,14 +183,20 @@ class ApiServer:
         return app, background
 
     async def _check_ledger(self) -> None:
-        """Warn at the start when ledger and claims differ: another program may have written to the store."""
-        report = await audit_cached_ledger(self.cache)
-        if not report.is_consistent:
-            self._options.log.warning(
-                "ledger and claims do not agree; `dray doctor ledger` shows how and can repair it",
-                differences=len(report.findings),
-                first=report.findings[0],
-            )
+        """Compare ledger and claims at the start and periodically: another program may write to the store."""
+        known = 0
+        while True:
+            report = await audit_cached_ledger(self.cache)
+            differences = len(report.findings)
+            self.metrics.set(names.LEDGER_DIFFERENCES, differences)
+            if differences and differences != known:
+                self._options.log.warning(
+                    "ledger and claims do not agree; `dray doctor ledger` shows how and can repair it",
+                    differences=differences,
+                    first=report.findings[0],
+                )
+            known = differences
+            await asyncio.sleep(LEDGER_COMPARISON_SECONDS)
 
     def _log_collection_failure(self, why: str) -> None:
         self._options.log.warning("garbage cannot be collected", why=why)

@@ -11,7 +11,7 @@
     └── StoreOpenError             the store cannot be opened
         ├── StoreInUseError        another process has the file open
         ├── ForeignFileError       the file belongs to another program
-        ├── StoreFormatError       a newer dray wrote the file
+        ├── StoreFormatError       the file has the format of another dray
         ├── CorruptStoreError      the file is damaged (also raised while reading)
         └── StoreUnreachableError  no server answers at the address (also raised later, while running)
 
@@ -89,7 +89,7 @@ class ForeignFileError(StoreOpenError):
 
 
 class StoreFormatError(StoreOpenError):
-    """A newer dray wrote the file."""
+    """The file has the format of another dray; the message names the one to use, or the migration."""
 
 
 class CorruptStoreError(StoreOpenError):

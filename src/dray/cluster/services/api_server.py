@@ -30,7 +30,7 @@ from dray.server.http.application import ApiApplication
 from dray.server.http.limits import ServerLimits
 from dray.server.http.listener import HttpListener, listen
 from dray.server.http.requests import MASTERS
-from dray.server.observability.metrics import CONNECTIONS
+from dray.server.observability.metrics import CERTIFICATE_EXPIRY, CONNECTIONS
 from dray.store import Store, open_store
 from dray.telemetry.logs import StructuredLogger, build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
@@ -118,6 +118,7 @@ async def _run_api_server(
         tls = certificates.build_server_context()
         listener = HttpListener(app, sock, tls, options.limits, server.count_refusal)
         server.metrics.add_callback(CONNECTIONS, lambda: [((), listener.connections)])
+        server.metrics.add_callback(CERTIFICATE_EXPIRY, lambda: _list_expiry_times(certificates))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run_until_stopped())
             renewal = tasks.create_task(_renew_certificates(certificates, tls))
@@ -129,6 +130,10 @@ async def _run_api_server(
                 renewal.cancel()
                 server.end_watches()
                 listener.stop()
+
+
+def _list_expiry_times(certificates: CertificateAuthority) -> list[tuple[tuple[str, ...], float]]:
+    return [((name,), when.timestamp()) for name, when in certificates.read_expiry_times().items()]
 
 
 async def _renew_certificates(certificates: CertificateAuthority, tls: ssl.SSLContext) -> None:

@@ -35,6 +35,8 @@ CACHE_REVISION = "dray_cache_revision"
 OBJECTS = "apiserver_storage_objects"
 CACHE_COMPARISONS = "dray_cache_comparisons_total"
 LEDGER_CONFLICTS = "dray_ledger_conflicts_total"
+LEDGER_DIFFERENCES = "dray_ledger_differences"
+CERTIFICATE_EXPIRY = "dray_certificate_expiry_timestamp_seconds"
 QUOTA_DENIED = "dray_quota_denied_total"
 AUDIT_LINES = "dray_audit_lines_total"
 AUDIT_DROPPED = "dray_audit_lines_dropped_total"
@@ -81,6 +83,17 @@ MEASURES = numbers.build_metric_table(
         MetricType.COUNTER,
         "Comparisons of the cache with the store, by outcome",
         ("outcome",),
+    ),
+    MetricDefinition(
+        LEDGER_DIFFERENCES,
+        MetricType.GAUGE,
+        "Rows of the device ledger that differed from the claims when they were last compared",
+    ),
+    MetricDefinition(
+        CERTIFICATE_EXPIRY,
+        MetricType.GAUGE,
+        "When a certificate of the server expires (`ca`, `serving`), in seconds since 1970",
+        ("certificate",),
     ),
     MetricDefinition(
         LEDGER_CONFLICTS, MetricType.COUNTER, "Allocations that the device ledger refused", ("reason",)

@@ -54,7 +54,7 @@ def save_copy(source: sqlite3.Connection, target: Path) -> int:
         # A backup is one file: without this it would need a log beside it.
         copy.execute("PRAGMA journal_mode = DELETE")
 
-    return _build_file(target, copy_database)
+    return build_file(target, copy_database)
 
 
 def build_backup(rows: Sequence[Row], head: StoreHead, target: Path) -> int:
@@ -63,10 +63,10 @@ def build_backup(rows: Sequence[Row], head: StoreHead, target: Path) -> int:
     def fill_database(new: sqlite3.Connection) -> None:
         create_tables(new, head)
         new.execute("BEGIN IMMEDIATE")
-        _insert_rows(new, rows)
+        insert_rows(new, rows)
         new.execute("COMMIT")
 
-    return _build_file(target, fill_database)
+    return build_file(target, fill_database)
 
 
 def restore_backup(
@@ -110,11 +110,14 @@ def copy_checked(source: Path, target: Path) -> Path:
     return target
 
 
-def _build_file(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int:
+def build_file(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int:
     """Fill a new file, verify it, and only then rename it."""
     building = target.with_name(target.name + ".part")
+    # SQLite would apply the journal of a killed attempt to the new file.
+    leftovers = (building, building.with_name(building.name + "-journal"))
     try:
-        building.unlink(missing_ok=True)
+        for leftover in leftovers:
+            leftover.unlink(missing_ok=True)
         os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as new:
             fill(new)
@@ -123,9 +126,10 @@ def _build_file(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int
     except sqlite3.Error as error:
         raise explain_error(error, target) from error
     except OSError as error:
-        raise StoreWriteError(f"cannot write the backup `{target}`: {error.strerror}") from error
+        raise StoreWriteError(f"cannot write `{target}`: {error.strerror}") from error
     finally:
-        building.unlink(missing_ok=True)
+        for leftover in leftovers:
+            leftover.unlink(missing_ok=True)
     return head.revision
 
 
@@ -156,7 +160,7 @@ def _renumber_rows(path: Path, extra_values: Mapping[bytes, bytes]) -> StoreHead
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("DELETE FROM current")
         connection.execute("DELETE FROM history")
-        _insert_rows(connection, rows)
+        insert_rows(connection, rows)
         write_head(connection, head)
         connection.execute("COMMIT")
         return head
@@ -174,9 +178,10 @@ def _build_row(number: int, key: bytes, created: int, version: int, value: bytes
     return (*fields, value, compute_row_checksum(fields, value))
 
 
-def _insert_rows(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def insert_rows(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Insert rows in the order of their numbers; the last one of a key is its current row."""
     connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-    connection.executemany("INSERT INTO current VALUES (?, ?)", ((row[1], row[0]) for row in rows))
+    connection.executemany("REPLACE INTO current VALUES (?, ?)", ((row[1], row[0]) for row in rows))
 
 
 def _move_into_place(building: Path, target: Path) -> None:

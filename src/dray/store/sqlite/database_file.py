@@ -14,6 +14,7 @@ import contextlib
 import os
 import sqlite3
 from pathlib import Path
+from typing import NoReturn
 
 from dray.durable import FileLock, sync_directory
 from dray.store.errors import (
@@ -29,6 +30,7 @@ from dray.store.sqlite.rows import (
     COLUMNS,
     FORMAT_VERSION,
     INDEX_BITS,
+    OLDEST_READER,
     SUM_MASK,
     TABLES,
     StoreHead,
@@ -94,6 +96,9 @@ def prepare_file(path: Path) -> StoreHead:
             _create_file(path)
         else:
             check_file_header(path)
+            # Before a writer opens it, which changes the file.
+            with contextlib.closing(connect(path, writer=False)) as connection:
+                _check_format(connection, path)
         return verify_file(path)
     except OSError as error:
         raise StoreOpenError(f"cannot open `{path}`: {error.strerror}") from error
@@ -152,6 +157,7 @@ def create_tables(connection: sqlite3.Connection, head: StoreHead) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for statement in TABLES:
         connection.execute(statement)
+    connection.execute("INSERT INTO origin VALUES (1, ?)", (OLDEST_READER,))
     write_head(connection, head)
     connection.execute("COMMIT")
 
@@ -170,11 +176,25 @@ def check_file_header(path: Path) -> None:
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found > FORMAT_VERSION:
+        raise_newer_format(connection, path, found)
     if found != FORMAT_VERSION:
         raise StoreFormatError(
-            f"`{path}` has format {found}, this dray reads format {FORMAT_VERSION}; use the "
-            "dray that wrote it"
+            f"`{path}` has format {found}, this dray reads format {FORMAT_VERSION}; "
+            f"migrate it with `dray server migrate --store {path}`"
         )
+
+
+def raise_newer_format(connection: sqlite3.Connection, path: Path, found: int) -> NoReturn:
+    """Raise an error that names the dray to use, if the file names one."""
+    needed = "the dray that wrote it"
+    with contextlib.suppress(sqlite3.Error):
+        for (version,) in connection.execute("SELECT dray FROM origin"):
+            needed = f"dray {version} or newer"
+    raise StoreFormatError(
+        f"`{path}` has format {found}, made by a newer dray; this one reads format {FORMAT_VERSION}: "
+        f"use {needed}"
+    )
 
 
 def _verify_rows(connection: sqlite3.Connection, head: StoreHead) -> dict[bytes, int]:

@@ -7,6 +7,7 @@ past of a key is a walk down that chain. (An index by key and number would make 
 write half as fast again; measured.) `head` has one row: the revision, the compacted revision, how far
 compaction has swept, and the count and sum of the checksums of all rows, changed in the same commit as the
 rows. A row that was altered fails its own checksum; a row that was lost, or came back, fails the sum.
+`origin` names the oldest dray that reads the format; the first files of format 2 have none.
 
 This module opens no connection and begins no transaction.
 """
@@ -24,6 +25,9 @@ from dray.store.errors import CorruptStoreError
 
 APPLICATION_ID = int.from_bytes(b"dray", "big")
 FORMAT_VERSION = 2
+"""The number of the format; `migration` reads the older ones."""
+OLDEST_READER = "0.1.0"
+"""The oldest dray that reads this format; every file names it, for older ones that do not."""
 INDEX_BITS = 20
 """Bits of a row number that count within a revision."""
 SUM_MASK = (1 << 62) - 1
@@ -35,6 +39,7 @@ TABLES = (
     "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL,"
     " compacted INTEGER NOT NULL, swept INTEGER NOT NULL, rows INTEGER NOT NULL, total INTEGER NOT NULL,"
     " checksum INTEGER NOT NULL)",
+    "CREATE TABLE origin (one INTEGER PRIMARY KEY CHECK (one = 1), dray TEXT NOT NULL)",
 )
 COLUMNS = "h.id, h.key, h.created, h.version, h.previous, h.value, h.checksum"
 

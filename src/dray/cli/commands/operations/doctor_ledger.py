@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import click
 from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input.options import output_option
 from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
+from dray.cli.output.progress import show_steps
 from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 
@@ -75,7 +74,7 @@ async def _audit_store(address: str, repair: bool) -> dict[str, Any]:
     _check_exists(address)
     async with await open_store(address) as store:
         cache = WatchCache(store)
-        with _show_progress() as progress:
+        with show_steps() as progress:
             progress("reading the store", 0, 0)
             await cache.resync()
             following = asyncio.create_task(cache.follow())
@@ -98,26 +97,6 @@ def _check_exists(address: str) -> None:
         raise InputError(
             f"there is no store at `{address}`; the server's is `store.db` in its data directory"
         )
-
-
-@contextmanager
-def _show_progress() -> Iterator[Any]:
-    """Show the current step on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def update_progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what)
-            bar.update(tasks[what], completed=done, total=total or None)
-
-        yield update_progress
 
 
 def render_report(report: Mapping[str, Any]) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""`dray server`: runs an API server in this terminal, and backs up, restores and gives credentials for
-one.
+"""`dray server`: runs an API server in this terminal, and backs up, restores, migrates and gives credentials
+for one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import click
 
 from dray.cli.commands.services import server_credentials
 from dray.cli.commands.services.server_backup import backup, restore
+from dray.cli.commands.services.server_migrate import migrate
 from dray.cli.commands.services.service_options import (
     build_server_options,
     log_options,
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 @click.group(
     invoke_without_command=True,
     short_help="Serve the Kubernetes API for devices",
-    epilog="`dray server backup` and `dray server restore` back up and restore the store.",
+    epilog="`dray server backup` and `dray server restore` back up and restore the store; `dray server "
+    "migrate` converts that of an older dray.",
 )
 @serving_options
 @log_options
@@ -48,6 +50,7 @@ def command(context: click.Context, /, **chosen: Any) -> int:
 
 command.add_command(backup)
 command.add_command(restore)
+command.add_command(migrate)
 
 
 def _print_started(started: RunningServer) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -94,6 +94,11 @@ class CertificateAuthority:
     def ca_pem(self) -> bytes:
         """The certificate of the CA, which clients trust."""
         return encode_certificate_pem(self._ca)
+
+    def read_expiry_times(self) -> dict[str, datetime]:
+        """When the certificates of the CA and of the server expire."""
+        serving = x509.load_pem_x509_certificate(self.cert_file.read_bytes())
+        return {"ca": self._ca.not_valid_after_utc, "serving": serving.not_valid_after_utc}
 
     def renew_if_due(self) -> bool:
         """Renew the serving certificate if needed; returns whether it was. Cheap when it is not."""
