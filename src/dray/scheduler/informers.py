@@ -18,7 +18,7 @@ from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, Resou
 from dray.client.client import Client
 from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
 from dray.placement.profile import DEFAULT_SCHEDULER
-from dray.scheduler.binder import Binder
+from dray.scheduler.binding.binder import Binder
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queueing_hints import compute_signals

@@ -13,7 +13,7 @@ from dray.claims.claim_names import FINALIZER
 from dray.claims.reservation import build_consumer
 from dray.client.errors import ConflictError, NotFoundError, ServerTimeoutError, ServerUnreachableError
 from dray.placement.scheduling_cycle import Placement
-from dray.scheduler.binder import (
+from dray.scheduler.binding.binder import (
     MAX_WRITE_ATTEMPTS,
     DevicesNotReadyError,
     PodGoneOrBoundError,

@@ -13,7 +13,7 @@ from dray.client.client import Client
 from dray.client.timing import TimeSource
 from dray.clock import ManualClock
 from dray.placement.rejections import Signal, Topic
-from dray.scheduler.binder import Binder
+from dray.scheduler.binding.binder import Binder
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.informers import SchedulerInformers
 from dray.scheduler.queue import SchedulingQueue
