@@ -128,15 +128,15 @@ class SchedulerInformers:
 
     def _on_claim_added(self, claim: ResourceClaim) -> None:
         self._cache.claims.add(claim)
-        self._binder.notify_claim_changed(claim)
+        self._binder.locks.notify_changed(claim)
 
     def _on_claim_updated(self, claim: ResourceClaim) -> None:
         self._cache.claims.update(claim)
-        self._binder.notify_claim_changed(claim)
+        self._binder.locks.notify_changed(claim)
 
     def _on_claim_deleted(self, claim: ResourceClaim) -> None:
         self._cache.claims.remove(claim)
-        self._binder.notify_claim_changed(claim)
+        self._binder.locks.notify_changed(claim)
 
     def _on_pod_updated(self, pod: Pod) -> None:
         self._cache.update_pod(pod)
