@@ -16,7 +16,7 @@ from dray.client.client import Client
 from dray.client.transport import TransportRequest, TransportResponse
 from dray.controllers.runner import ControllerRunner
 from dray.placement.classic_negotiation import MAX_NODES, ReserveClassic
-from dray.scheduler import classic_claims as writing
+from dray.scheduler.binding import classic_claims as writing
 from dray.scheduler.options import SchedulerOptions
 from dray.scheduler.queue import QueueTiming
 from dray.scheduler.scheduling_loop import Scheduler

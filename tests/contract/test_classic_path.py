@@ -16,7 +16,7 @@ from dray.placement.classic_negotiation import RequestReallocation, ReserveClass
 from dray.placement.pending_pod import PendingPod
 from dray.placement.plugins.classic_resources import decide_next_step
 from dray.placement.resource_requests import NO_REQUESTS
-from dray.scheduler import classic_claims as writing
+from dray.scheduler.binding import classic_claims as writing
 from tests.contract.api import Api, serving
 from tests.contract.classic import (
     CLAIMS,

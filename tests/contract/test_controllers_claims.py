@@ -18,8 +18,9 @@ from dray.client.errors import ConflictError, NotFoundError
 from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch, StrategicMergePatch
 from dray.cluster.services.api_server import ServerProcessOptions, open_server
+from dray.controllers import kube_controllers
 from dray.controllers.claim_actions import ClaimActionExecutor
-from dray.controllers.runner import ControllerRunner
+from dray.controllers.runner import ControllerOptions, ControllerRunner
 from dray.gates import GateSet
 from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import request
@@ -310,3 +311,31 @@ async def test_what_another_controller_recorded_stays(tmp_path):
         with pytest.raises(ConflictError):
             await performer.execute(RecordClaims(seen, (("gpu", "b"),)))
         assert await here.until_recorded("p") == {"gpu": "a"}
+
+
+async def test_claims_are_left_to_kube_controller_manager_while_it_holds_its_lease(tmp_path, monkeypatch):
+    monkeypatch.setattr(kube_controllers, "POLL_SECONDS", 0.02)
+    lease: dict[str, Any] = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "kube-controller-manager", "namespace": "kube-system"},
+        "spec": {
+            "holderIdentity": "host_1",
+            "leaseDurationSeconds": 3600,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+        },
+    }
+    async with world(WAY, tmp_path) as here:
+        await here.make(template("t"), lease)
+        async with here.controlled(choices=ControllerOptions(stand_back=True)) as controllers:
+            assert b"dray_controller_stands_back 1.0" in controllers.metrics.render()
+            await here.make(pod("p", by_template(), inline()))
+            # Nobody else knows classic claims.
+            await here.until(lambda: classic(here))
+            assert (await here.claims(), await here.recorded("p")) == ([], {})
+            released = MergePatch({"spec": {"holderIdentity": ""}})
+            await here.client.patch(
+                get_kind("Lease.coordination.k8s.io"), "kube-controller-manager", released, "kube-system"
+            )
+            await here.until_recorded("p")
+            assert b"dray_controller_stands_back 0.0" in controllers.metrics.render()

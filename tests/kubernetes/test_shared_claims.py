@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,11 @@ import pytest
 from tests.contract.documents import claim, device_class, pod, resource_slice
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
-from tests.kubernetes.control_plane import MASTERS, ControlPlane, Program
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.dray_services import start_dray
 
 SCHEDULERS = ("dray", "default-scheduler")
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-
-
-def start_dray(plane: ControlPlane, service: str, *flags: str, name: str = "") -> Program:
-    """`dray scheduler` or `dray controller`, with the rights of an administrator."""
-    kubeconfig = plane.write_kubeconfig(f"dray:{name or service}", MASTERS)
-    arguments = [sys.executable, "-m", "dray", service, "--kubeconfig", str(kubeconfig), "--no-leader-elect"]
-    source = str(Path(__file__).parents[2] / "src")
-    return plane.add_command([*arguments, *flags], name or f"dray-{service}", {"PYTHONPATH": source})
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 from dray.api.json_text import write_json
@@ -182,11 +182,11 @@ def _decode(name: str, data: bytes) -> ProtobufMessage:
         raise ClientError(f"the server sent a claim that is not Kubernetes protobuf: {broken}") from None
 
 
-@cache
+@lru_cache(maxsize=1)
 def _load_table() -> MessageTable:
     return parse_message_table(_MESSAGES)
 
 
-@cache
+@lru_cache(maxsize=1)
 def _load_classes() -> Mapping[str, Any]:
     return build_message_classes("kubernetes_claims", _load_table(), syntax="proto2")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from dray.api.classic import ClassicResourceClaim
@@ -40,10 +41,24 @@ def build_informer_options(log: StructuredLogger) -> InformerOptions:
 class SharedInformers:
     """Informers and caches of pods, claims and templates."""
 
-    def __init__(self, client: Client, log: StructuredLogger, *, classic: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        log: StructuredLogger,
+        *,
+        classic: bool,
+        observe_claim: Callable[[ResourceClaim], None] = lambda _claim: None,
+    ) -> None:
+        """`observe_claim` receives every claim with its managed fields, which the informer does not keep."""
         options = build_informer_options(log)
         self.pods = Informer(client, Pod, options=options)
-        self.claims = Informer(client, ResourceClaim, options=options)
+
+        def observe(claim: ResourceClaim) -> ResourceClaim:
+            observe_claim(claim)
+            stripped: ResourceClaim = strip_managed_fields(claim)
+            return stripped
+
+        self.claims = Informer(client, ResourceClaim, options=replace(options, transform=observe))
         self.templates = Informer(client, ResourceClaimTemplate, options=options)
         self.classic_claims = Informer(client, ClassicResourceClaim, options=options) if classic else None
         self.claims.add_index(OWNER_INDEX, _get_owner_uids)

@@ -36,6 +36,7 @@ OLD_CREATED = "resource_controller_create_total"
 OLD_FAILED = "resource_controller_create_failures_total"
 CLAIMS = "resourceclaim_controller_resource_claims"
 ALLOCATED = "resourceclaim_controller_allocated_resource_claims"
+STANDS_BACK = "dray_controller_stands_back"
 
 EVICTIONS = "device_taint_eviction_controller_pod_deletions_total"
 EVICTION_SECONDS = "device_taint_eviction_controller_pod_deletion_duration_seconds"
@@ -79,6 +80,9 @@ METRIC_DEFINITIONS = build_metric_table(
         ("admin_access", "allocated", "prioritized_list", "source"),
     ),
     MetricDefinition(ALLOCATED, MetricType.GAUGE, "Claims that have devices", ("prioritized_list",)),
+    MetricDefinition(
+        STANDS_BACK, MetricType.GAUGE, "1 while kube-controller-manager keeps the claims, 0 otherwise"
+    ),
     MetricDefinition(EVICTIONS, MetricType.COUNTER, "Pods that were deleted because of a taint of a device"),
     MetricDefinition(
         EVICTION_SECONDS,

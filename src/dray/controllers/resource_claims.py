@@ -91,8 +91,11 @@ class ResourceClaimController:
         log: StructuredLogger,
         *,
         workers: int,
+        stands_back: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`stands_back` says whether another controller keeps the claims that are not classic."""
         self.informers: tuple[Informer[Any], ...] = ()
+        self._stands_back = stands_back
         self._workers = workers
         self._shared_informers, self._lookup, self._log = shared_informers, shared_informers.lookup, log
         self._now = client.options.time_source.clock.monotonic
@@ -129,7 +132,17 @@ class ResourceClaimController:
         await self.queue.run(self._reconcile, self._log_failure, self._workers)
 
     async def _reconcile(self, item: ClaimWorkItem) -> None:
-        await (self._reconcile_pod(item) if item.kind is Pod else self._reconcile_claim(item))
+        if item.kind is Pod:
+            await self._reconcile_pod(item)
+        elif item.kind is ClassicResourceClaim or not self._stands_back():
+            await self._reconcile_claim(item)
+
+    def enqueue_all(self) -> None:
+        """Check every pod and claim: this controller stood back, and does not any more."""
+        for pod in self._shared_informers.pods.list_all():
+            self._on_pod_added(pod)
+        for claim in self._shared_informers.claims.list_all():
+            self._on_claim_updated(None, claim)
 
     def _log_failure(self, item: ClaimWorkItem, error: Exception) -> None:
         if not isinstance(error, ConflictError):
@@ -230,6 +243,9 @@ class ResourceClaimController:
         if pod is None or self._executor.is_informer_behind(pod):
             return
         actions = decide_for_pod(pod, self._lookup)
+        if self._stands_back():
+            await self._create_classic_claims(actions)
+            return
         # The watch may show a template after a pod that was created later.
         if _has_events(actions) and await self._executor.read_templates(list_template_names(pod)):
             actions = decide_for_pod(pod, self._lookup)
@@ -242,6 +258,12 @@ class ResourceClaimController:
                 await self._executor.execute(action)
         if pod.spec.node_name:
             await self._reconcile_reservations(item, pod)
+
+    async def _create_classic_claims(self, actions: Iterable[ClaimAction]) -> None:
+        """Create the claims that no other controller knows."""
+        for action in actions:
+            if isinstance(action, CreateClaim) and isinstance(action.claim, ClassicResourceClaim):
+                await self._executor.execute(action)
 
     async def _reconcile_reservations(self, item: ClaimWorkItem, pod: Pod) -> None:
         uid = pod.metadata.uid

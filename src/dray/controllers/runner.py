@@ -28,11 +28,12 @@ from dray.controllers.device_taint_eviction import DeviceTaintEvictionController
 from dray.controllers.device_taint_rules import STATUS_DELAY_SECONDS, DeviceTaintRuleController
 from dray.controllers.device_taints import DeviceTaintIndex
 from dray.controllers.informers import SharedInformers
-from dray.controllers.node_lifecycle import NodeLifecycleController
-from dray.controllers.node_taint_eviction import NodeTaintEvictionController
-from dray.controllers.pod_garbage_collector import GRACE_SECONDS, PodGarbageCollector
+from dray.controllers.kube_controllers import KubeControllerMonitor
 from dray.controllers.resource_claims import ResourceClaimController
-from dray.controllers.service_accounts import ServiceAccountController
+from dray.controllers.upkeep.node_lifecycle import NodeLifecycleController
+from dray.controllers.upkeep.node_taint_eviction import NodeTaintEvictionController
+from dray.controllers.upkeep.pod_garbage_collector import GRACE_SECONDS, PodGarbageCollector
+from dray.controllers.upkeep.service_accounts import ServiceAccountController
 from dray.placement.node_health import MONITOR_GRACE_PERIOD
 from dray.telemetry.logs import StructuredLogger, build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
@@ -65,6 +66,8 @@ class ControllerOptions:
     """Seconds a node may be absent before its pods are deleted."""
     node_silence: float = MONITOR_GRACE_PERIOD
     """Seconds without a heartbeat after which a node is unreachable."""
+    stand_back: bool = False
+    """Whether to leave the claims to kube-controller-manager while it works; classic ones never."""
     workers: int = 32
     log: StructuredLogger = field(default_factory=build_silent_logger)
 
@@ -96,11 +99,15 @@ class ControllerRunner:
         self._queues: list[controller_metrics.ObservedQueue] = []
         self._shared_informers: SharedInformers | None = None
         self._claim_counts: controller_metrics.ClaimCounts | None = None
+        self._kube_monitor = KubeControllerMonitor(client, self._options.log)
         self.ready = asyncio.Event()
         """Set while this runner leads and its informers are synced."""
         self.metrics = MetricsRegistry(controller_metrics.METRIC_DEFINITIONS)
         controller_metrics.register_queue_metrics(self.metrics, lambda: self._queues)
         controller_metrics.register_claim_metrics(self.metrics, lambda: self._claim_counts)
+        self.metrics.add_callback(
+            controller_metrics.STANDS_BACK, lambda: [((), float(self._kube_monitor.is_active))]
+        )
 
     async def run(self) -> None:
         """Run the controllers until cancelled; with leader election, only while this runner leads."""
@@ -128,8 +135,12 @@ class ControllerRunner:
     async def _lead(self) -> None:
         client, options = self._client, self._options
         recorder = EventRecorder(client, COMPONENT_NAME, options.identity)
+        monitor = self._kube_monitor = KubeControllerMonitor(client, options.log)
         informers = self._shared_informers = SharedInformers(
-            client, options.log, classic=await self._is_served(ClassicResourceClaim)
+            client,
+            options.log,
+            classic=await self._is_served(ClassicResourceClaim),
+            observe_claim=monitor.observe_claim,
         )
         self._claim_counts = controller_metrics.ClaimCounts(informers.claims)
         rules = options.taint_rules and await self._is_served(DeviceTaintRule)
@@ -148,6 +159,9 @@ class ControllerRunner:
                     tasks.create_task(informer.run())
                 for informer in started:
                     await informer.wait_for_sync()
+                if options.stand_back:
+                    await monitor.check()
+                    tasks.create_task(monitor.run())
                 for controller in controllers:
                     tasks.create_task(controller.run())
                 self.ready.set()
@@ -160,11 +174,18 @@ class ControllerRunner:
         self, shared_informers: SharedInformers, recorder: EventRecorder, taints: DeviceTaintIndex
     ) -> list[ClusterController]:
         client, options, metrics = self._client, self._options, self.metrics
-        controllers: list[ClusterController] = [
-            ResourceClaimController(
-                client, shared_informers, recorder, metrics, options.log, workers=options.workers
-            )
-        ]
+        monitor = self._kube_monitor
+        claims = ResourceClaimController(
+            client,
+            shared_informers,
+            recorder,
+            metrics,
+            options.log,
+            workers=options.workers,
+            stands_back=lambda: monitor.is_active,
+        )
+        monitor.on_changed = claims.enqueue_all
+        controllers: list[ClusterController] = [claims]
         if options.device_taints:
             eviction = DeviceTaintEvictionController(
                 client, shared_informers, taints, recorder, metrics, options.log

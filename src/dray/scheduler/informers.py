@@ -18,7 +18,7 @@ from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, Resou
 from dray.client.client import Client
 from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
 from dray.placement.profile import DEFAULT_SCHEDULER
-from dray.scheduler.binder import Binder
+from dray.scheduler.binding.binder import Binder
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queueing_hints import compute_signals
@@ -128,15 +128,15 @@ class SchedulerInformers:
 
     def _on_claim_added(self, claim: ResourceClaim) -> None:
         self._cache.claims.add(claim)
-        self._binder.notify_claim_changed(claim)
+        self._binder.locks.notify_changed(claim)
 
     def _on_claim_updated(self, claim: ResourceClaim) -> None:
         self._cache.claims.update(claim)
-        self._binder.notify_claim_changed(claim)
+        self._binder.locks.notify_changed(claim)
 
     def _on_claim_deleted(self, claim: ResourceClaim) -> None:
         self._cache.claims.remove(claim)
-        self._binder.notify_claim_changed(claim)
+        self._binder.locks.notify_changed(claim)
 
     def _on_pod_updated(self, pod: Pod) -> None:
         self._cache.update_pod(pod)

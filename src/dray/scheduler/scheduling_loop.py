@@ -27,9 +27,10 @@ from dray.placement.plugins.classic_resources import decide_next_step, post_filt
 from dray.placement.plugins.dynamic_resources import find_unreachable_claim
 from dray.placement.rejections import PluginRejection
 from dray.placement.scheduling_cycle import Placement, Unschedulable
-from dray.scheduler import classic_claims
 from dray.scheduler import metrics as scheduler_metrics
-from dray.scheduler.binder import Binder, DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
+from dray.scheduler.binding import classic_claims
+from dray.scheduler.binding.binder import Binder
+from dray.scheduler.binding.errors import DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.informers import SchedulerInformers
 from dray.scheduler.metrics import AttemptResult

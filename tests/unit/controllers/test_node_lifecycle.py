@@ -21,8 +21,8 @@ from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
 from dray.client.transport import TransportRequest
 from dray.clock import ManualClock, format_timestamp
-from dray.controllers.node_lifecycle import LEASE_NAMESPACE, READY_BEFORE_ANNOTATION
 from dray.controllers.runner import ControllerOptions, ControllerRunner
+from dray.controllers.upkeep.node_lifecycle import LEASE_NAMESPACE, READY_BEFORE_ANNOTATION
 from tests.contract.controlled import CONTROLLER, World, pod
 from tests.contract.servers import reaching
 

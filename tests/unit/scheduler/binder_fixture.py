@@ -18,7 +18,7 @@ from dray.clock import format_timestamp
 from dray.placement.scheduling_cycle import Placement
 from dray.placement.snapshot import NodeState
 from dray.scheduler.assume_cache import ClaimAssumeCache
-from dray.scheduler.binder import Binder
+from dray.scheduler.binding.binder import Binder
 from tests.support.manual_time import ManualTime
 from tests.unit.placement.claim_objects import claim, having, wanting
 from tests.unit.placement.pods_and_nodes import node, node_state

@@ -13,12 +13,8 @@ from dray.claims.claim_names import FINALIZER
 from dray.claims.reservation import build_consumer
 from dray.client.errors import ConflictError, NotFoundError, ServerTimeoutError, ServerUnreachableError
 from dray.placement.scheduling_cycle import Placement
-from dray.scheduler.binder import (
-    MAX_WRITE_ATTEMPTS,
-    DevicesNotReadyError,
-    PodGoneOrBoundError,
-    StalePlacementError,
-)
+from dray.scheduler.binding.binder import MAX_WRITE_ATTEMPTS
+from dray.scheduler.binding.errors import DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
 from tests.unit.placement.claim_objects import claim, having, wanting
 from tests.unit.scheduler.binder_fixture import GIVEN, PROTECTED, BinderFixture, run, users
 
@@ -55,7 +51,7 @@ def test_waiting_consumers_are_reserved_with_the_first_write() -> None:
         # The first had gone when the others came; they went together.
         assert len(fixture.server.writes) == 2
         assert sorted(users(fixture.server.claims["c"])) == [f"p{number}" for number in range(5)]
-        assert fixture.binder._claim_locks == {}
+        assert len(fixture.binder.locks) == 0
 
     run(play)
 
@@ -288,7 +284,7 @@ def hear(fixture: BinderFixture, found: ResourceClaim) -> None:
     """The watch tells of a claim."""
     stored = fixture.server.put(found)
     fixture.book.update(stored)
-    fixture.binder.notify_claim_changed(stored)
+    fixture.binder.locks.notify_changed(stored)
 
 
 def test_an_allocation_is_never_written_again_for_its_timestamp() -> None:
@@ -310,7 +306,7 @@ def test_when_devices_were_given_is_noted() -> None:
         assert written.allocation_timestamp == fixture.given.allocation_timestamp == "2026-01-01T00:00:00Z"
         hear(fixture, saying(fixture.server.claims["c"], "attached"))
         await task
-        assert fixture.binder._claim_locks == {}
+        assert len(fixture.binder.locks) == 0
 
     run(play)
 

@@ -13,7 +13,7 @@ from dray.client.client import Client
 from dray.client.timing import TimeSource
 from dray.clock import ManualClock
 from dray.placement.rejections import Signal, Topic
-from dray.scheduler.binder import Binder
+from dray.scheduler.binding.binder import Binder
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.informers import SchedulerInformers
 from dray.scheduler.queue import SchedulingQueue
@@ -44,7 +44,7 @@ class InformersFixture:
         """Each signal, with how many nodes and claims the overlay knew when it came."""
         self.queue.notify = self.wake  # type: ignore[method-assign]
         self.binder_heard: list[str] = []
-        self.binder.notify_claim_changed = self.hear  # type: ignore[method-assign]
+        self.binder.locks.notify_changed = self.hear  # type: ignore[method-assign]
 
     def hear(self, claim: ResourceClaim) -> None:
         self.binder_heard.append(claim.metadata.name)

@@ -51,6 +51,8 @@ class ComponentOptions:
     """Whether the controllers do what `kube-controller-manager` does elsewhere."""
     node_silence: float = MONITOR_GRACE_PERIOD
     """Seconds without a heartbeat after which a node is unreachable."""
+    stand_back: bool = False
+    """Whether the controllers leave claims to kube-controller-manager while it works."""
 
 
 class DisabledService:
@@ -85,6 +87,7 @@ def build_controllers(client: Client, options: ComponentOptions) -> RunnableServ
             taint_rules=options.gates.is_enabled("DRADeviceTaintRules"),
             upkeep=options.upkeep,
             node_silence=options.node_silence,
+            stand_back=options.stand_back,
             log=options.log,
         ),
     )

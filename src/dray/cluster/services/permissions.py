@@ -86,6 +86,8 @@ CONTROLLER_PERMISSIONS: Final = ServicePermissions(
         _EVENT_RULE,
     ),
     "dray-controller",
+    # Whether kube-controller-manager keeps the claims already.
+    namespaced_rules=((LEASE_NAMESPACE, ("get: leases.coordination.k8s.io [kube-controller-manager]",)),),
 )
 
 NODE_PERMISSIONS: Final = ServicePermissions(

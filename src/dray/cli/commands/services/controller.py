@@ -24,8 +24,16 @@ from dray.cli.commands.services.standalone import run_standalone_service, standa
     metavar="SECONDS",
     help="With --upkeep: a node without a heartbeat for so long is unreachable. Agents send one every 10 s.",
 )
+@click.option(
+    "--claims",
+    type=click.Choice(["auto", "always"]),
+    default="auto",
+    show_default=True,
+    help="auto: leave claims to kube-controller-manager while it holds its lease. always: keep them, for a "
+    "kube-controller-manager that runs without its claim controller.",
+)
 @standalone_options
-def command(upkeep: bool, node_silence: float, **chosen: Any) -> int:
+def command(upkeep: bool, node_silence: float, claims: str, **chosen: Any) -> int:
     """Create claims from templates, and release and delete those that pods no longer need.
 
     Works with dray and with any other Kubernetes API server, through its API alone; deploy/controller.yaml
@@ -43,5 +51,10 @@ def command(upkeep: bool, node_silence: float, **chosen: Any) -> int:
         else CONTROLLER_PERMISSIONS
     )
     return run_standalone_service(
-        permissions, build_controllers, chosen, upkeep=upkeep, node_silence=node_silence
+        permissions,
+        build_controllers,
+        chosen,
+        upkeep=upkeep,
+        node_silence=node_silence,
+        stand_back=claims == "auto",
     )

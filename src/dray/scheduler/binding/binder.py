@@ -14,10 +14,7 @@ does not fit any more raises `StalePlacementError`, and the pod is tried again.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -38,38 +35,14 @@ from dray.client.errors import ApiError, ConflictError, InvalidObjectError, NotF
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.clock import format_timestamp
-from dray.errors import DrayError
 from dray.placement.plugins.dynamic_resources import find_unreachable_claim
 from dray.placement.scheduling_cycle import Placement
 from dray.scheduler.assume_cache import ClaimAssumeCache
-from dray.tasks import wait_for_first
+from dray.scheduler.binding.claim_locks import ClaimLock, ClaimLocks
+from dray.scheduler.binding.errors import DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
 
 MAX_WRITE_ATTEMPTS: Final = 5
 """How often a claim that others write too is read and checked again."""
-
-
-class StalePlacementError(DrayError):
-    """The cluster is not what the placement was made for; the message says what changed."""
-
-
-class DevicesNotReadyError(StalePlacementError):
-    """The devices are allocated and did not become ready; the message says which, and what they wait for."""
-
-
-class PodGoneOrBoundError(StalePlacementError):
-    """The pod is gone or has a node: what was written for it stays."""
-
-
-@dataclass(slots=True)
-class _ClaimLock:
-    """The lock of one claim, and the consumers that its holder reserves it for."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting_consumers: dict[str, ConsumerReference] = field(default_factory=dict)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Replaced when it is set: several pods may wait for the devices of one claim."""
-    users: int = 0
-    """How many tasks use this lock; it is removed with the last of them."""
 
 
 class Binder:
@@ -80,20 +53,13 @@ class Binder:
         self._claims = claims
         self._time_source = client.options.time_source
         self._max_wait = max_wait
-        self._claim_locks: dict[str, _ClaimLock] = {}
+        self.locks = ClaimLocks(client.options.time_source)
         self._reserved_by_us: set[tuple[str, str]] = set()
         """Claim and pod uids of reservations this scheduler made, while these pods are in flight.
         Reservations that another scheduler made for the same pod are not undone.
         """
         self.conflicts = 0
         """Writes that met another version, or a ledger that objected; for metrics."""
-
-    def notify_claim_changed(self, claim: ResourceClaim) -> None:
-        """Wake the pods that wait for the devices of a claim that changed."""
-        claim_lock = self._claim_locks.get(claim.metadata.uid)
-        if claim_lock is not None:
-            claim_lock.changed.set()
-            claim_lock.changed = asyncio.Event()
 
     async def bind_claims(
         self, placement: Placement, on_waiting: Callable[[str], None] = lambda _why: None
@@ -149,7 +115,7 @@ class Binder:
 
     async def _bind_claim(self, claim: ResourceClaim, pod: Pod, node: Node) -> None:
         """Allocate a claim and reserve it for the pod."""
-        async with self._use_claim_lock(claim) as claim_lock:
+        async with self.locks.use(claim) as claim_lock:
             claim_lock.waiting_consumers[pod.metadata.uid] = reservation.build_consumer(pod)
             try:
                 async with claim_lock.lock:
@@ -160,20 +126,7 @@ class Binder:
                 claim_lock.waiting_consumers.pop(pod.metadata.uid, None)
         raise StalePlacementError(f"claim {_format_claim_name(claim)} changes faster than it can be written")
 
-    @asynccontextmanager
-    async def _use_claim_lock(self, claim: ResourceClaim) -> AsyncIterator[_ClaimLock]:
-        """Yield the lock of a claim, which exists while somebody holds or waits for it."""
-        uid = claim.metadata.uid
-        claim_lock = self._claim_locks.setdefault(uid, _ClaimLock())
-        claim_lock.users += 1
-        try:
-            yield claim_lock
-        finally:
-            claim_lock.users -= 1
-            if not claim_lock.users:
-                del self._claim_locks[uid]
-
-    async def _try_reserve(self, claim: ResourceClaim, pod: Pod, node: Node, claim_lock: _ClaimLock) -> bool:
+    async def _try_reserve(self, claim: ResourceClaim, pod: Pod, node: Node, claim_lock: ClaimLock) -> bool:
         """Try once to reserve a claim; False when the server has another version than we knew."""
         stored = self._check_stored_claim(claim, pod, node)
         if stored is None:
@@ -310,7 +263,7 @@ class Binder:
         if stored is None or not has_binding_conditions(stored):
             return
         began = self._time_source.clock.monotonic()
-        async with self._use_claim_lock(claim) as claim_lock:
+        async with self.locks.use(claim) as claim_lock:
             while True:
                 stored = self._claims.get_stored(claim)
                 if stored is None or stored.status.allocation is None:
@@ -327,11 +280,7 @@ class Binder:
                 if left <= 0:
                     raise DevicesNotReadyError(f"{why} for more than {self._max_wait:g} seconds")
                 on_waiting(why)
-                await self._wait_for_change(claim_lock.changed, left)
-
-    async def _wait_for_change(self, changed: asyncio.Event, seconds: float) -> None:
-        """Wait until the claim changes, at most so many seconds."""
-        await wait_for_first(changed.wait(), self._time_source.sleep(seconds))
+                await self.locks.wait_for_change(claim_lock.changed, left)
 
     # --- undo ---
 
@@ -356,7 +305,7 @@ class Binder:
 
     async def release_claim(self, claim: ResourceClaim, pod: Pod) -> None:
         """Remove the pod from one claim; the allocation goes with the last consumer."""
-        async with self._use_claim_lock(claim) as claim_lock, claim_lock.lock:
+        async with self.locks.use(claim) as claim_lock, claim_lock.lock:
             for _ in range(MAX_WRITE_ATTEMPTS):
                 stored = self._claims.get_stored(claim)
                 if stored is None:

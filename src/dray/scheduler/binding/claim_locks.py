@@ -1,0 +1,59 @@
+"""Locks of claims that are being bound, and the events that wake whoever waits for a change of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from dray.api.resource import ConsumerReference, ResourceClaim
+from dray.client.timing import TimeSource
+from dray.tasks import wait_for_first
+
+
+@dataclass(slots=True)
+class ClaimLock:
+    """The lock of one claim, and the consumers that its holder reserves it for."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting_consumers: dict[str, ConsumerReference] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Replaced when it is set: several pods may wait for one claim."""
+    users: int = 0
+    """How many tasks use this lock; it is removed with the last of them."""
+
+
+class ClaimLocks:
+    """The locks of all claims that somebody holds or waits for."""
+
+    def __init__(self, time_source: TimeSource) -> None:
+        self._time_source = time_source
+        self._by_uid: dict[str, ClaimLock] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    @asynccontextmanager
+    async def use(self, claim: ResourceClaim) -> AsyncIterator[ClaimLock]:
+        """Yield the lock of a claim, which exists while somebody holds or waits for it."""
+        uid = claim.metadata.uid
+        claim_lock = self._by_uid.setdefault(uid, ClaimLock())
+        claim_lock.users += 1
+        try:
+            yield claim_lock
+        finally:
+            claim_lock.users -= 1
+            if not claim_lock.users:
+                del self._by_uid[uid]
+
+    def notify_changed(self, claim: ResourceClaim) -> None:
+        """Wake the tasks that wait for a change of a claim."""
+        claim_lock = self._by_uid.get(claim.metadata.uid)
+        if claim_lock is not None:
+            claim_lock.changed.set()
+            claim_lock.changed = asyncio.Event()
+
+    async def wait_for_change(self, changed: asyncio.Event, seconds: float) -> None:
+        """Wait until a claim changes, at most so many seconds."""
+        await wait_for_first(changed.wait(), self._time_source.sleep(seconds))
