@@ -87,6 +87,8 @@ class PublisherOptions:
     max_concurrent_writes: int = 16
     recheck_seconds: float = 5.0
     """How often to check whether a retained device is still in use."""
+    may_restore: Callable[[], bool] = lambda: True
+    """Whether slices may be restored now that others have deleted or changed."""
     log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
@@ -230,7 +232,7 @@ class Publisher:
     async def _heal(self, informer: Informer[ResourceSlice], backoff: Backoff) -> None:
         async with self._lock:
             self._wake.clear()
-            if self._desired is None or self._superseded:
+            if self._desired is None or self._superseded or not self._options.may_restore():
                 return
             existing = informer.list_all()
             uids = {each.metadata.uid for each in existing}

@@ -7,10 +7,7 @@ driver, as during a rolling update, have sockets of their own, with an instance 
 would be too long for a socket is shortened with a digest, first the name of the socket, then that of the
 driver's directory.
 
-Kubelets wait one second for `GetInfo`, and try again only much later. So registration has a server of its
-own with its own threads: it answers while the event loop or all threads of the author's methods are busy.
-
-Rules for this file: only messages and sockets; `preparer` works on claims.
+Rules for this file: only messages and paths; `served_sockets` opens the sockets, `preparer` works on claims.
 """
 
 from __future__ import annotations
@@ -18,20 +15,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
-import grpc.aio
 
 from dray.driver.preparing.prepared_records import PreparedDeviceRecord
 from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, RequestedClaim
 from dray.driver.service.health import HealthMonitor
-from dray.errors import InputError
 from dray.telemetry.logs import StructuredLogger
 from dray.wire.grpc_services import (
     CLASSIC_V1ALPHA1,
@@ -53,17 +46,9 @@ from dray.wire.protobuf import ProtobufMessage
 from dray.wire.unix_sockets import (
     MAX_SOCKET_PATH_BYTES,
     build_socket_path,
-    format_grpc_target,
-    remove_stale_socket,
-    secure_socket_directory,
 )
 
-SHUTDOWN_GRACE_SECONDS: Final = 5.0
-"""For how long calls in progress may go on when the driver ends."""
 _DIGEST_LENGTH: Final = 16
-_SERVER_OPTIONS: Final = (("grpc.so_reuseport", 0),)
-_REGISTRATION_THREADS: Final = 2
-"""One for a caller that sends its request slowly, one for the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +82,12 @@ class RegistrationServer:
     """
 
     def __init__(
-        self, driver: str, sockets: DriverSockets, services: Iterable[GrpcService], log: StructuredLogger
+        self,
+        driver: str,
+        sockets: DriverSockets,
+        services: Iterable[GrpcService],
+        accepted: asyncio.Event,
+        log: StructuredLogger,
     ) -> None:
         self._driver, self._log, self._loop = driver, log, asyncio.get_running_loop()
         served = tuple(services)
@@ -107,7 +97,7 @@ class RegistrationServer:
             endpoint=str(sockets.endpoint),
             supported_versions=[name for name, service in OFFERED_SERVICES.items() if service in served],
         )
-        self.accepted = asyncio.Event()
+        self.accepted = accepted
         self.refusal = ""
         """The agent's reason when it did not accept the driver."""
 
@@ -150,80 +140,6 @@ def build_rpc_handlers(
             for service in (HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1)
         ]
     return handlers
-
-
-@asynccontextmanager
-async def serve_sockets(
-    sockets: DriverSockets, registration: RegistrationServer, rpc_handlers: Iterable[Any]
-) -> AsyncIterator[None]:
-    """Serve while the context is open: the services first, so that an agent can call after registration."""
-    async with AsyncExitStack() as stack:
-        server = grpc.aio.server(options=_SERVER_OPTIONS)
-        await stack.enter_async_context(_serve_socket(server, sockets.endpoint, rpc_handlers))
-        threads = ThreadPoolExecutor(_REGISTRATION_THREADS, thread_name_prefix="registration-")
-        stack.callback(threads.shutdown, wait=False)
-        server = _ThreadedServer(grpc.server(threads, options=_SERVER_OPTIONS))
-        handlers = [registration.rpc_handler]
-        await stack.enter_async_context(_serve_socket(server, sockets.registration, handlers))
-        yield
-
-
-class _ThreadedServer:
-    """A gRPC server with threads, in the form of one of the event loop."""
-
-    def __init__(self, server: Any) -> None:
-        self._server = server
-        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
-        self.add_insecure_port = server.add_insecure_port
-
-    async def start(self) -> None:
-        self._server.start()
-
-    async def stop(self, grace: float) -> None:
-        await asyncio.to_thread(self._server.stop(grace).wait)
-
-
-@asynccontextmanager
-async def _serve_socket(server: Any, path: Path, rpc_handlers: Iterable[Any]) -> AsyncIterator[None]:
-    secure_socket_directory(path.parent)
-    remove_stale_socket(path)
-    server.add_generic_rpc_handlers(tuple(rpc_handlers))
-    try:
-        server.add_insecure_port(format_grpc_target(path))
-    except RuntimeError as refused:
-        raise InputError(
-            f"cannot listen on the socket `{path}`: {_explain_bind_failure(path, refused)}"
-        ) from None
-    await server.start()
-    path.chmod(0o600)
-    inode = path.stat().st_ino
-    try:
-        yield
-    finally:
-        hidden = _hide_foreign_socket(path, inode)
-        await server.stop(SHUTDOWN_GRACE_SECONDS)
-        if hidden is not None:
-            hidden.replace(path)
-
-
-def _hide_foreign_socket(path: Path, own_inode: int) -> Path | None:
-    """A server that stops unlinks its path: hide the socket of another process that replaced it."""
-    try:
-        if path.stat().st_ino == own_inode:
-            return None
-    except FileNotFoundError:
-        return None
-    hidden = path.with_name(f".{path.name}.{os.getpid()}")
-    path.replace(hidden)
-    return hidden
-
-
-def _explain_bind_failure(path: Path, refused: RuntimeError) -> str:
-    try:
-        writable = os.access(path.parent, os.W_OK)
-    except OSError:
-        writable = False
-    return str(refused) if writable else f"its directory `{path.parent}` cannot be written to"
 
 
 # --- messages ---

@@ -173,21 +173,6 @@ def test_two_instances_serve_side_by_side_and_share_what_is_prepared() -> None:
     asyncio.run(scenario())
 
 
-def test_a_process_that_ends_leaves_the_sockets_of_its_successor() -> None:
-    async def scenario() -> None:
-        async with open_driver_node() as node:
-            ending = node.run_driver()
-            await ending.__aenter__()
-            async with node.run_driver() as agent:
-                await ending.__aexit__(None, None, None)
-                uid = await node.create_claim("c")
-                assert await agent.prepare_ok(uid, "c")
-                assert (await get_info(agent)).name == DRIVER
-                assert len(list(node.options.registry.iterdir())) == 1
-
-    asyncio.run(scenario())
-
-
 def test_devices_are_published_again_after_changed() -> None:
     async def scenario() -> None:
         class Growing(Gpu):
