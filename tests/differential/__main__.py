@@ -60,8 +60,8 @@ def report(results: list[Comparison], verbose: bool) -> int:
     for result in results:
         for difference in result.wrong:
             print(f"wrong: {result.scenario}\n  {difference}")
-        for rule, difference in result.decided if verbose else ():
-            print(f"decided by {rule}: {result.scenario}\n  {difference}")
+        for name, difference in result.decided if verbose else ():
+            print(f"decided by {name}: {result.scenario}\n  {difference}")
     wrong = sum(bool(result.wrong) for result in results)
     decided = sum(bool(result.decided) and not result.wrong for result in results)
     print(f"{len(results) - wrong - decided} equal · {decided} decided · {wrong} wrong")

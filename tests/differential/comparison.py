@@ -59,8 +59,8 @@ RULES = (
     Rule("tie", "kube-scheduler chooses at random among nodes that are equally good", _is_tie),
     Rule(
         "finalizer",
-        "dray's server sets the finalizer of a claim when it is created (decision 0016), Kubernetes when it is "
-        "allocated",
+        "dray's server sets the finalizer of a claim when it is created (decision 0016), Kubernetes when it "
+        "is allocated",
         _is_finalizer,
     ),
     Rule(

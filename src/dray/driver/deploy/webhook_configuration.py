@@ -15,7 +15,7 @@ from dray.driver.deploy.objects import (
     Document,
     DriverObjects,
 )
-from dray.driver.webhook.server import PATH
+from dray.webhook_server import VALIDATE_PATH
 
 
 def build_service(objects: DriverObjects) -> Document:
@@ -42,7 +42,11 @@ def build_webhook_configuration(objects: DriverObjects) -> Document:
         "resources": kinds,
         "scope": "*",  # without it, kubectl would report a change at every apply
     }
-    service = {"namespace": objects.target.namespace, "name": objects.format_name("webhook"), "path": PATH}
+    service = {
+        "namespace": objects.target.namespace,
+        "name": objects.format_name("webhook"),
+        "path": VALIDATE_PATH,
+    }
     bundle = {"caBundle": objects.target.ca_bundle} if objects.target.ca_bundle else {}
     webhook = {
         "name": f"parameters.{objects.driver}",

@@ -11,9 +11,6 @@ to, with its final mode, and this module alone decides whether to remove it. A s
 long as its inode is the one that was bound. A socket that was removed is served again by a new server, and
 the one that lost its path ends its calls and stops.
 
-Kubelets wait one second for `GetInfo`, and try again only much later. So registration has a server with
-threads of its own: it answers while the event loop or all threads of the author's methods are busy.
-
 Rules for this file: only paths, locks and servers; `grpc_servers` has the messages.
 """
 
@@ -50,8 +47,13 @@ _REGISTRATION_THREADS: Final = 2
 """One for a caller that sends its request slowly, one for the next."""
 
 
-class ThreadedServer:
-    """A gRPC server whose methods run in its own threads, with the methods of one of the event loop."""
+def _build_loop_server() -> Any:
+    """Build a gRPC server that runs in the event loop."""
+    return grpc.aio.server(options=_SERVER_OPTIONS)
+
+
+class _ThreadedServer:
+    """A gRPC server with threads of its own, in the form of one of the event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_REGISTRATION_THREADS, thread_name_prefix="registration-")
@@ -67,17 +69,10 @@ class ThreadedServer:
         self._threads.shutdown(wait=False)
 
 
-def build_loop_server() -> Any:
-    """Build a gRPC server whose methods run in the event loop."""
-    return grpc.aio.server(options=_SERVER_OPTIONS)
-
-
 class ServedSocket:
     """A socket that a gRPC server of this process listens on."""
 
-    def __init__(
-        self, path: Path, rpc_handlers: Iterable[Any], build_server: Callable[[], Any] = build_loop_server
-    ) -> None:
+    def __init__(self, path: Path, rpc_handlers: Iterable[Any], build_server: Callable[[], Any]) -> None:
         self.path = path
         self._build_server = build_server
         self._rpc_handlers = tuple(rpc_handlers)
@@ -138,8 +133,8 @@ class DriverSocketServer:
         log: StructuredLogger,
     ) -> None:
         self._driver, self._registration, self._log = driver, registration, log
-        self._endpoint = ServedSocket(paths.endpoint, rpc_handlers)
-        self._registry_socket = ServedSocket(paths.registration, [registration.rpc_handler], ThreadedServer)
+        self._endpoint = ServedSocket(paths.endpoint, rpc_handlers, _build_loop_server)
+        self._registry_socket = ServedSocket(paths.registration, [registration.rpc_handler], _ThreadedServer)
         self.fault = ""
         """Why agents cannot reach this process; empty when they can."""
 

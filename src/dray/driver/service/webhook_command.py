@@ -24,8 +24,9 @@ from dray.driver.service.cluster_commands import make_class_driver_lookup
 from dray.driver.service.options import kubeconfig_option
 from dray.driver.service.shutdown import run_until_signal
 from dray.driver.webhook.reviews import ParameterReviewConfig
-from dray.driver.webhook.server import WebhookListenOptions, serve_webhook
+from dray.driver.webhook.server import serve_webhook
 from dray.telemetry.logs import StructuredLogger, build_descriptor_sink
+from dray.webhook_server import WebhookListenOptions
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False, exists=True)
