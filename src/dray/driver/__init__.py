@@ -26,6 +26,7 @@ from dray.driver.base import (
     ClassicClaim,
     ClassicDriver,
     Consumer,
+    DeviceMetadata,
     DeviceState,
     DeviceStatus,
     Driver,
@@ -42,6 +43,7 @@ from dray.driver.classic import (
     NoAllocationAvailable,
 )
 from dray.driver.devices import Capacity, InvalidDeviceError, Pool, Reach, Slice, device
+from dray.driver.pci_attributes import read_pci_attributes
 from dray.driver.publishing.dropped_fields import FieldDroppedError
 from dray.driver.publishing.publisher import PoolConflictError, Publisher
 from dray.driver.service.driver_service import DriverService, DriverServiceOptions
@@ -74,6 +76,7 @@ __all__ = [
     "Condition",
     "Consumer",
     "Device",
+    "DeviceMetadata",
     "DeviceNode",
     "DeviceState",
     "DeviceStatus",
@@ -106,5 +109,6 @@ __all__ = [
     "Unavailable",
     "Version",
     "device",
+    "read_pci_attributes",
     "run",
 ]

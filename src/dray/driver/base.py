@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from dray.api.meta import Condition
 from dray.api.resource import Device, NetworkDeviceData
-from dray.driver.devices import Pool
+from dray.driver.devices import Attribute, Pool
 from dray.errors import InputError
 from dray.values.quantity import Quantity
 from dray.wire.cdi import DeviceNode, Hook, Mount
@@ -83,6 +83,8 @@ class Claim:
     uid: str
     devices: tuple[Got, ...] = ()
     reserved_for: tuple[Consumer, ...] = ()
+    pod_claim: str = ""
+    """The entry of the pod, `spec.resourceClaims[].name`, whose template made the claim; else empty."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -117,6 +119,16 @@ class DeviceStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceMetadata:
+    """What containers can read about a device besides its published attributes (KEP-5304)."""
+
+    attributes: Mapping[str, Attribute] = field(default_factory=dict, hash=False)
+    """Attributes that are known only now, or not published; they replace published ones of the same name."""
+    network: NetworkDeviceData | None = None
+    """That of the device's status when not given."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """A prepared device, with the edits for containers that use it.
 
@@ -131,6 +143,8 @@ class Ready:
     hooks: Sequence[Hook] = ()
     cdi: Sequence[str] = ()
     status: DeviceStatus | None = None
+    metadata: DeviceMetadata | None = None
+    """More for the device metadata file, in drivers with `device_metadata`."""
 
     def __post_init__(self) -> None:
         for name, types, is_list in _READY_FIELD_TYPES:
@@ -154,6 +168,7 @@ _READY_FIELD_TYPES: Final[tuple[tuple[str, tuple[type, ...], bool], ...]] = (
     ("hooks", (Hook,), True),
     ("cdi", (str,), True),
     ("status", (DeviceStatus, NoneType), False),
+    ("metadata", (DeviceMetadata, NoneType), False),
 )
 """The types of each field of `Ready`, and whether it is a list of them."""
 
@@ -187,10 +202,13 @@ class Driver:
     """How often `devices` is called again without `changed`."""
     health_seconds: ClassVar[float] = 5.0
     """How often `health` is called while an agent has a health stream open."""
+    device_metadata: ClassVar[bool] = False
+    """Whether containers get a file with the attributes of their devices (KEP-5304)."""
 
     node: str = ""
     """The node this driver runs on; set before any method is called."""
     _listener: Callable[[], None] | None = None
+    _metadata_updater: Callable[[Claim, Got, DeviceMetadata], None] | None = None
 
     def devices(self) -> Iterable[Device | Pool] | Awaitable[Iterable[Device | Pool]]:
         """Return the devices, in the order in which they should be allocated."""
@@ -208,6 +226,19 @@ class Driver:
         """Notify the kit that devices or their health changed. May be called from any thread."""
         if self._listener is not None:
             self._listener()
+
+    def update_metadata(self, claim: Claim, got: Got, metadata: DeviceMetadata) -> None:
+        """Change what containers that start from now on read about a device of a prepared claim.
+
+        May be called from any thread. Raises `InputError` when the claim is not prepared.
+        """
+        if self._metadata_updater is None:
+            raise InputError("`update_metadata` needs `device_metadata = True`, and a driver that runs")
+        self._metadata_updater(claim, got, metadata)
+
+    def set_metadata_updater(self, updater: Callable[[Claim, Got, DeviceMetadata], None] | None) -> None:
+        """Set the function that `update_metadata` calls; for the kit only."""
+        self._metadata_updater = updater
 
     def set_change_listener(self, listener: Callable[[], None] | None) -> None:
         """Set the function that `changed` calls; for the kit only."""

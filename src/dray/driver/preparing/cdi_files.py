@@ -13,11 +13,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from dray.driver.base import Ready
 from dray.driver.preparing.claim_conversion import PrepareRefusedError
+from dray.driver.preparing.metadata_files import MetadataFiles
 from dray.durable import Durability, remove_file, write_file_atomically
 from dray.wire.cdi import (
     CdiDevice,
@@ -27,8 +28,10 @@ from dray.wire.cdi import (
     DeviceNode,
     Mount,
     parse_qualified_name,
+    parse_spec,
     serialize_spec,
 )
+from dray.wire.device_metadata import CONTAINER_DIR
 
 _SAFE_UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
 _DIGEST_LENGTH: Final = 32
@@ -49,22 +52,27 @@ def compute_digest(content: bytes | None) -> str:
 class ClaimCdiFiles:
     """The CDI files of one driver, in a directory that container runtimes read."""
 
-    def __init__(self, directory: Path, driver: str) -> None:
+    def __init__(self, directory: Path, driver: str, metadata_files: MetadataFiles | None = None) -> None:
         self._directory = directory
         self._driver = driver
+        self._metadata_files = metadata_files
 
     def get_path(self, uid: str) -> Path:
         """Return the path of a claim's file."""
         return self._directory / f"{self._driver}_{sanitize_uid(uid)}.json"
 
     def is_intact(self, uid: str, digest: str) -> bool:
-        """Whether a claim's file has this digest; True without a digest, since there was no file then."""
+        """Whether a claim's file has this digest, and the metadata files that it mounts exist.
+
+        True without a digest, since there was no file then.
+        """
         if not digest:
             return True
         try:
-            return compute_digest(self.get_path(uid).read_bytes()) == digest
+            content = self.get_path(uid).read_bytes()
         except OSError:
             return False
+        return compute_digest(content) == digest and all(map(Path.is_file, _find_metadata_files(content)))
 
     def build_device_names(self, uid: str, ready: Sequence[Ready]) -> tuple[tuple[str, ...], ...]:
         """Return the CDI names for each device: that of the claim's file if it has edits, and `Ready.cdi`."""
@@ -105,12 +113,16 @@ class ClaimCdiFiles:
         write_file_atomically(self.get_path(uid), content, 0o644, durability=Durability.THIS_BOOT)
 
     def remove(self, uid: str) -> None:
-        """Remove the file of a claim."""
+        """Remove the file of a claim, and then the metadata files that it mounts."""
         if self._directory.is_dir():
             remove_file(self.get_path(uid), Durability.THIS_BOOT)
+        if self._metadata_files is not None:
+            self._metadata_files.remove(sanitize_uid(uid))
 
     def find_stray_files(self, owned: set[str]) -> Iterator[Path]:
         """Yield files of this driver that belong to none of these claims, partly written ones included."""
+        if self._metadata_files is not None:
+            yield from self._metadata_files.find_stray_files(set(map(sanitize_uid, owned)))
         if not self._directory.is_dir():
             return
         owned_names = {self.get_path(uid).name for uid in owned}
@@ -119,6 +131,15 @@ class ClaimCdiFiles:
             is_of_driver = name.startswith(f"{self._driver}_") and ".json" in name
             if is_of_driver and path.name not in owned_names:
                 yield path
+
+
+def _find_metadata_files(content: bytes) -> Iterator[Path]:
+    if str(CONTAINER_DIR).encode() not in content:
+        return
+    for each in parse_spec(content).devices:
+        for mount in each.container_edits.mounts:
+            if PurePosixPath(mount.container_path).is_relative_to(CONTAINER_DIR):
+                yield Path(mount.host_path)
 
 
 def _check_device_name(name: str) -> None:

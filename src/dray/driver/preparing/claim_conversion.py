@@ -20,6 +20,7 @@ from dray.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
+from dray.claims.claim_names import POD_CLAIM_NAME_ANNOTATION
 from dray.driver.base import Claim, ClassicClaim, Consumer, Got, Parameters, Setting
 from dray.driver.parameters import InvalidParametersError, ParameterProblem, decode_parameters
 from dray.errors import DrayError
@@ -54,6 +55,7 @@ def build_claim(stored: ResourceClaim, driver: str, node: str, schemas: Paramete
         reserved_for=tuple(
             Consumer(each.name, each.uid, each.resource) for each in stored.status.reserved_for
         ),
+        pod_claim=stored.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
     )
 
 

@@ -30,6 +30,7 @@ from dray.driver.base import Claim, ClassicClaim, Ready
 from dray.driver.preparing.claim_conversion import PrepareRefusedError, build_claim, build_classic_claim
 from dray.driver.preparing.claim_lookup import DriverClaimLookup
 from dray.driver.preparing.device_status import DeviceStatusWriter, build_status_document
+from dray.driver.preparing.metadata_writer import DeviceMetadataWriter
 from dray.driver.preparing.prepared_claims import PreparedClaimStore
 from dray.driver.preparing.prepared_records import (
     PreparedClaimRecord,
@@ -102,6 +103,8 @@ class ClaimPreparer:
         self._driver_name, self._node = async_driver.driver.name, async_driver.driver.node
         self.lookup = DriverClaimLookup(client, self._driver_name, self._node)
         self._tasks: set[asyncio.Task[PrepareResult]] = set()
+        self.metadata_writer: DeviceMetadataWriter | None = None
+        """Writes device metadata files, if the driver wants them."""
 
     async def prepare(self, refs: Iterable[RequestedClaim]) -> Mapping[str, PrepareResult]:
         """Prepare claims, and return a result for each by uid."""
@@ -199,6 +202,8 @@ class ClaimPreparer:
         )
         ready = await self._async_driver.prepare(claim)
         _check_ready_values(claim, ready)
+        if isinstance(claim, Claim):
+            ready = await self._add_metadata(claim, ready)
         now = format_timestamp(self._clock.now())
         statuses = [build_status_document(each.status, now) for each in ready]
         prepared: PreparedClaimRecord = await self._run_blocking(
@@ -206,6 +211,13 @@ class ClaimPreparer:
         )
         self._status_writer.enqueue(prepared)
         return prepared.answers
+
+    async def _add_metadata(self, claim: Claim, ready: list[Ready]) -> list[Ready]:
+        if self.metadata_writer is not None:
+            return await self.metadata_writer.add_mounts(claim, ready)
+        if any(each.metadata for each in ready):
+            raise PrepareRefusedError("`Ready(metadata=...)` needs a driver with `device_metadata = True`")
+        return ready
 
     async def _check_devices_unchanged(self, record: PreparedClaimRecord, ref: RequestedClaim) -> None:
         """Refuse a claim whose allocation has other devices than those it was prepared with.

@@ -22,10 +22,12 @@ from dray.client.timing import Backoff
 from dray.driver import metrics as m
 from dray.driver.async_driver import AsyncDriver
 from dray.driver.base import ClassicDriver, Driver
-from dray.driver.devices import group_into_pools
+from dray.driver.devices import Pool, group_into_pools
 from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.device_status import DeviceStatusWriter
 from dray.driver.preparing.gone_claims import GoneClaims
+from dray.driver.preparing.metadata_files import MetadataFiles
+from dray.driver.preparing.metadata_writer import DeviceMetadataWriter, PublishedDevices
 from dray.driver.preparing.prepared_claims import FailPoint, PreparedClaimStore, ignore_fail_point
 from dray.driver.preparing.preparer import ClaimPreparer
 from dray.driver.publishing.publisher import PublishCounters, Publisher, PublisherOptions
@@ -47,6 +49,8 @@ from dray.values.names import check_driver_name
 PLUGINS_DIR: Final = Path("/var/lib/kubelet/plugins")
 PLUGINS_REGISTRY_DIR: Final = Path("/var/lib/kubelet/plugins_registry")
 CDI_DIR: Final = Path("/var/run/cdi")
+METADATA_SUBDIR: Final = "dra-device-metadata"
+"""The directory of device metadata files, beside the socket."""
 SLOW_DEVICES_SECONDS: Final = 30.0
 """After how long a warning is logged that the author's `devices` is still running."""
 SOCKET_CHECK_SECONDS: Final = 1.0
@@ -92,6 +96,7 @@ class DriverService:
         self._async_driver = AsyncDriver(driver)
         self._changed = asyncio.Event()
         self._health: HealthMonitor | None = None
+        self._published: PublishedDevices | None = None
         self.registered = asyncio.Event()
         """Set while an agent has the driver registered."""
         self._registration: RegistrationServer | None = None
@@ -116,6 +121,7 @@ class DriverService:
                 )
         finally:
             self.driver.set_change_listener(None)
+            self.driver.set_metadata_updater(None)
             self._async_driver.close()
 
     def _handle_change(self) -> None:
@@ -151,13 +157,17 @@ class DriverService:
 
     async def _run_at_sockets(self, sockets: DriverSockets) -> None:
         name, options = self.driver.name, self._options
-        files = ClaimCdiFiles(options.cdi, name)
+        metadata_files = MetadataFiles(sockets.endpoint.parent / METADATA_SUBDIR)
+        files = ClaimCdiFiles(options.cdi, name, metadata_files)
         directory = options.state or sockets.endpoint.parent / "state"
         store = self._recover_store(PreparedClaimStore(directory, files, options.boot_id, options.fail_point))
         status_writer = DeviceStatusWriter(self._client, name, options.node, self._log)
         preparer = ClaimPreparer(
             self._async_driver, self._client, store, status_writer, self._log, self.metrics
         )
+        if self.driver.device_metadata and not self._classic:
+            preparer.metadata_writer = DeviceMetadataWriter(name, metadata_files, self._list_published)
+            self.driver.set_metadata_updater(preparer.metadata_writer.update)
         if self._async_driver.has_health and not self._classic:
             self._health = HealthMonitor(self._async_driver, self._clock, self._log, self.metrics)
         handlers = build_rpc_handlers(preparer, self._health, classic=self._classic)
@@ -270,7 +280,7 @@ class DriverService:
         try:
             if self._socket_server is not None and self._socket_server.fault:
                 raise UnreachableDriverError(self._socket_server.fault)
-            pools = group_into_pools(await self._list_devices(), self._options.node)
+            pools = await self._list_pools()
             await publisher.publish(pools)
         except Exception as broken:  # the author's code may raise anything
             self._report_failure(broken)
@@ -288,6 +298,17 @@ class DriverService:
             self._change_log.report("devices", LogLevel.ERROR, why, driver=name)
         else:
             self._log.error(message, driver=name, error=error)
+
+    async def _list_pools(self) -> tuple[Pool, ...]:
+        pools = group_into_pools(await self._list_devices(), self._options.node)
+        self._published = {(pool.name, each.name): each for pool in pools for each in pool.devices}
+        return pools
+
+    async def _list_published(self) -> PublishedDevices:
+        """Return the devices as they were listed last; a claim may be prepared before that happened."""
+        if self._published is None:
+            await self._list_pools()
+        return self._published or {}
 
     async def _list_devices(self) -> list[Any]:
         """Call the author's `devices`, and log a warning when it takes long."""

@@ -7,9 +7,6 @@ driver, as during a rolling update, have sockets of their own, with an instance 
 would be too long for a socket is shortened with a digest, first the name of the socket, then that of the
 driver's directory.
 
-Kubelets wait one second for `GetInfo`, and try again only much later. So registration has a server of its
-own with its own threads: it answers while the event loop or all threads of the author's methods are busy.
-
 Rules for this file: only messages and paths; `served_sockets` opens the sockets, `preparer` works on claims.
 """
 
