@@ -1,8 +1,8 @@
 """The checks of the conformance suite, in the order in which they run.
 
-Required is what a kubelet depends on: the text of the protocol, and the calls that a kubelet was seen to make.
-It accepts a failed call instead of an error for one claim, no health service, and files that stay behind. Advised
-is what is stricter.
+Required is what a kubelet depends on: the text of the protocol, and the calls that a kubelet was seen to
+make. It accepts a failed call instead of an error for one claim, no health service, and files that stay
+behind. Advised is what is stricter.
 """
 
 from __future__ import annotations
