@@ -13,6 +13,7 @@ from dray.telemetry.metrics import MetricDefinition, MetricType
 CLAIM_CALLS: Final = "dray_driver_claims_total"
 CLAIM_CALL_SECONDS: Final = "dray_driver_claim_seconds"
 HELD_CLAIMS: Final = "dray_driver_held_claims"
+GONE_CLAIMS: Final = "dray_driver_gone_claims"
 DEVICES: Final = "dray_driver_devices"
 PUBLICATIONS: Final = "dray_driver_publications_total"
 WRITES: Final = "dray_driver_slice_writes_total"
@@ -55,6 +56,13 @@ MEASURES: Final = numbers.build_metric_table(
     ),
     MetricDefinition(
         HELD_CLAIMS, MetricType.GAUGE, "Claims that this driver holds, by their stage", ("driver", "stage")
+    ),
+    MetricDefinition(
+        GONE_CLAIMS,
+        MetricType.GAUGE,
+        "Claims that did not exist any more when the driver started, and that stay prepared until the agent "
+        "unprepares them",
+        ("driver",),
     ),
     MetricDefinition(DEVICES, MetricType.GAUGE, "Devices that the driver reported last", ("driver",)),
     MetricDefinition(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from dray.api.preparation import ACCOUNTED_ANNOTATION, NO_RESTORE
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
 from dray.client.errors import ServerUnreachableError
@@ -28,6 +29,7 @@ from tests.support.in_process_transport import InProcessTransport
 DRIVER = "gpu.example.com"
 NODE = "node-a"
 SLICES = path("resourceslices")
+AGENT_OF_DRAY = {ACCOUNTED_ANNOTATION: NO_RESTORE}
 
 T = TypeVar("T")
 
@@ -117,7 +119,8 @@ async def serve_for_drivers(
     async with serving(store, gates) as api:
         found = await api.ask("GET", path("nodes", NODE))
         if found.code == 404:
-            await api.create(node(NODE))
+            # As an agent of dray writes it, which announces what it holds.
+            await api.create(node(NODE) | {"metadata": {"name": NODE, "annotations": AGENT_OF_DRAY}})
         yield DriverServer(api)
 
 

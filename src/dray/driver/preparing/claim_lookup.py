@@ -1,14 +1,18 @@
-"""Reads of claims from the API: the claim itself, its consumers, and whether it is abandoned.
+"""Reads of claims from the API: the claim itself, its consumers, and whether it is gone.
 
-Theory of operation: a claim is in use while it exists under its uid and still has one of its devices, or
-while a preparation of this node's agent says that the agent holds them: the agent then unprepares the claim
-itself, once the pod's containers have ended. Clusters without dray's agents have no preparations.
+Theory of operation: a claim is gone when it does not exist under its uid any more, or has none of the devices
+that were prepared for it. That says nothing about containers: those of a pod that was deleted by force may
+still run. Only the node's agent knows, and only dray's agents announce in the API, as preparations, which
+claims they hold. Where no preparations are announced, a claim that is gone is left to the agent. Kubelets
+unprepare the claims of their checkpoint that no pod uses, but they retry to stop a container for as long as
+that takes, so no waiting time tells that it has ended.
 """
 
 from __future__ import annotations
 
 from dray.api.classic import ClassicResourceClaim
-from dray.api.preparation import Preparation
+from dray.api.core import Node
+from dray.api.preparation import ACCOUNTED_ANNOTATION, Preparation
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
 from dray.client.errors import ForbiddenError, NotFoundError
@@ -44,14 +48,27 @@ class DriverClaimLookup:
         stored = await self._get_stored(record)
         return () if stored is None else tuple(each.uid for each in stored.status.reserved_for)
 
-    async def is_abandoned(self, record: PreparedClaimRecord) -> bool:
-        """Whether a claim is not in use any more, and no agent is going to unprepare it."""
+    async def is_gone(self, record: PreparedClaimRecord) -> bool:
+        """Whether a claim does not exist any more, or has none of the devices that were prepared for it."""
         if not record.name:
             return False  # the record was lost; the agent that holds the claim will unprepare it
         stored = await self._get_stored(record)
-        if stored is not None and self._has_prepared_devices(stored, record):
-            return False
-        return not await self._has_preparation(record.uid)
+        return stored is None or not self._has_prepared_devices(stored, record)
+
+    async def explain_hold(self, uid: str) -> str:
+        """Explain why a claim that is gone is left to the agent; empty when no agent holds it."""
+        if not await self._client.serves(Preparation):
+            return "the server has no preparations: only the agent knows whether a container still runs"
+        try:
+            node = await self._client.get(Node, self._node)
+            own = ObjectSelector(fields=f"spec.nodeName={self._node}")
+            preparations = (await self._client.list(Preparation, selector=own)).items
+        except (ForbiddenError, NotFoundError) as failed:
+            return f"the preparations of this node cannot be read: {failed}"
+        if ACCOUNTED_ANNOTATION not in node.metadata.annotations:
+            return "the agent of this node announces no preparations: only it knows whether a container runs"
+        held = any(each.spec.claim.uid == uid for each in preparations)
+        return "the agent holds it, and unprepares it when its containers have ended" if held else ""
 
     async def _get_stored(self, record: PreparedClaimRecord) -> ResourceClaim | ClassicResourceClaim | None:
         if record.classic:
@@ -71,15 +88,3 @@ class DriverClaimLookup:
         results = () if allocation is None else allocation.devices.results
         held = {(self._driver, each.pool, each.device) for each in record.devices}
         return any((each.driver, each.pool, each.device) in held for each in results)
-
-    async def _has_preparation(self, uid: str) -> bool:
-        """Whether this node's agent holds a claim; True when the driver may not read preparations."""
-        if not await self._client.serves(Preparation):
-            return False
-        try:
-            listing = await self._client.list(
-                Preparation, selector=ObjectSelector(fields=f"spec.nodeName={self._node}")
-            )
-        except ForbiddenError:
-            return True
-        return any(each.spec.claim.uid == uid for each in listing.items)

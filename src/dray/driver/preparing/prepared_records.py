@@ -7,7 +7,7 @@ are left out, so that they do not keep a device from being unprepared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any
@@ -137,6 +137,16 @@ def build_record(
         devices=tuple(_to_device_record(got) for got in claim.devices),
         consumers=consumers or tuple(each.uid for each in claim.reserved_for),
     )
+
+
+def collect_device_keys(record: PreparedClaimRecord) -> frozenset[tuple[str, str, str]]:
+    """Return pool, name and share of each device of a claim."""
+    return frozenset((each.pool, each.device, each.share_id) for each in record.devices)
+
+
+def format_devices(devices: Iterable[tuple[str, str, str]]) -> str:
+    """Format devices for a message."""
+    return ", ".join(f"`{pool}/{device}`" for pool, device, _ in sorted(devices))
 
 
 def _to_device_record(got: Got) -> ClaimDeviceRecord:

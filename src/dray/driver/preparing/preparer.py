@@ -36,6 +36,8 @@ from dray.driver.preparing.prepared_records import (
     PreparedDeviceRecord,
     PreparedRecordStage,
     build_record,
+    collect_device_keys,
+    format_devices,
 )
 from dray.durable import CorruptFileError, UnsupportedVersionError
 from dray.errors import DrayError
@@ -108,20 +110,6 @@ class ClaimPreparer:
     async def unprepare(self, refs: Iterable[RequestedClaim]) -> Mapping[str, PrepareResult]:
         """Unprepare claims, and return a result for each by uid."""
         return await self._run_all(refs, "unprepare", self._unprepare)
-
-    async def reconcile(self) -> None:
-        """Unprepare claims that are gone; raises `CALL_ERRORS` when the API does not answer."""
-        records = await self._run_blocking(self._store.list_records)
-        for record in records.values():
-            if not await self.lookup.is_abandoned(record):
-                continue
-            self._log.warning(
-                "a claim is gone: giving its devices back", driver=self._driver_name, claim=record.label
-            )
-            ref = RequestedClaim(record.uid, record.namespace, record.name)
-            result = (await self.unprepare([ref]))[record.uid]
-            if result.error:
-                self._log.error("cannot give devices back", driver=self._driver_name, error=result.error)
 
     async def drain(self, seconds: float) -> None:
         """Wait until no work is under way, at most for `seconds`; a claim that is left counts as begun."""
@@ -224,14 +212,14 @@ class ClaimPreparer:
 
         The check is skipped when the API does not answer in time: an agent that starts again needs a reply.
         """
-        had, now = _collect_device_keys(record), _collect_device_keys(record)
+        had, now = collect_device_keys(record), collect_device_keys(record)
         with suppress(*CALL_ERRORS, PrepareRefusedError, TimeoutError):
             async with asyncio.timeout(OPTIONAL_READ_SECONDS):
                 claim, consumers, _ = await self._read_claim(ref)
-            now = _collect_device_keys(build_record(claim, record.boot_id, consumers))
+            now = collect_device_keys(build_record(claim, record.boot_id, consumers))
         if had != now:
             raise PrepareRefusedError(
-                f"it is prepared here with {_format_devices(had)} and has {_format_devices(now)} now; "
+                f"it is prepared here with {format_devices(had)} and has {format_devices(now)} now; "
                 "it must be given back first"
             )
 
@@ -295,14 +283,6 @@ class ClaimPreparer:
             async with asyncio.timeout(OPTIONAL_READ_SECONDS):
                 return await self.lookup.list_consumers(record)
         return ()
-
-
-def _collect_device_keys(record: PreparedClaimRecord) -> frozenset[tuple[str, str, str]]:
-    return frozenset((each.pool, each.device, each.share_id) for each in record.devices)
-
-
-def _format_devices(devices: Iterable[tuple[str, str, str]]) -> str:
-    return ", ".join(f"`{pool}/{device}`" for pool, device, _ in sorted(devices))
 
 
 def _check_ready_values(claim: Claim | ClassicClaim, ready: list[Ready]) -> None:

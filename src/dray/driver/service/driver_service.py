@@ -3,14 +3,14 @@
 Theory of operation: the service first recovers the store of prepared claims and then serves the sockets, so
 that claims can be unprepared even while the API does not answer. Beside that it publishes devices, monitors
 their health, writes device status into claims, and once at the start unprepares claims that were deleted
-while the driver did not run.
+while the driver did not run, if no agent can hold them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,29 +25,32 @@ from dray.driver.base import ClassicDriver, Driver
 from dray.driver.devices import group_into_pools
 from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.device_status import DeviceStatusWriter
+from dray.driver.preparing.gone_claims import GoneClaims
 from dray.driver.preparing.prepared_claims import FailPoint, PreparedClaimStore, ignore_fail_point
 from dray.driver.preparing.preparer import ClaimPreparer
 from dray.driver.publishing.publisher import PublishCounters, Publisher, PublisherOptions
 from dray.driver.service.grpc_servers import (
-    SHUTDOWN_GRACE_SECONDS,
+    DriverSockets,
     RegistrationServer,
     build_rpc_handlers,
     build_socket_paths,
-    serve_sockets,
 )
 from dray.driver.service.health import HealthMonitor
+from dray.driver.service.served_sockets import SHUTDOWN_GRACE_SECONDS, DriverSocketServer, own_socket_paths
 from dray.durable import read_boot_id
 from dray.errors import DrayError, InputError
+from dray.telemetry.health import HealthCheck
 from dray.telemetry.logs import ChangeLogger, LogLevel, StructuredLogger, build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
 from dray.values.names import check_driver_name
-from dray.wire.unix_sockets import secure_socket_directory
 
 PLUGINS_DIR: Final = Path("/var/lib/kubelet/plugins")
 PLUGINS_REGISTRY_DIR: Final = Path("/var/lib/kubelet/plugins_registry")
 CDI_DIR: Final = Path("/var/run/cdi")
 SLOW_DEVICES_SECONDS: Final = 30.0
 """After how long a warning is logged that the author's `devices` is still running."""
+SOCKET_CHECK_SECONDS: Final = 1.0
+"""How often to check that the sockets are still those of this process."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class DriverServiceOptions:
     log: StructuredLogger = field(default_factory=build_silent_logger)
     boot_id: str = field(default_factory=read_boot_id)
     fail_point: FailPoint = ignore_fail_point
+
+
+class UnreachableDriverError(DrayError):
+    """No agent can call this process, so its devices must not be offered."""
 
 
 class DriverService:
@@ -86,7 +93,9 @@ class DriverService:
         self._changed = asyncio.Event()
         self._health: HealthMonitor | None = None
         self.registered = asyncio.Event()
-        """Set when an agent has registered the driver."""
+        """Set while an agent has the driver registered."""
+        self._registration: RegistrationServer | None = None
+        self._socket_server: DriverSocketServer | None = None
         driver.node = options.node
         self._classic = isinstance(driver, ClassicDriver)
 
@@ -115,12 +124,33 @@ class DriverService:
         if self._health is not None:
             self._health.refresh()
 
+    def build_health_checks(self) -> Mapping[str, HealthCheck]:
+        """Build the checks of `/readyz`."""
+        checks: dict[str, HealthCheck] = {
+            "published": lambda: None if self.ready.is_set() else "devices are not published yet"
+        }
+        if self._options.node:
+            checks["sockets"] = lambda: self._socket_server.fault or None if self._socket_server else None
+            checks["registered"] = self._check_registration
+        return checks
+
+    def _check_registration(self) -> str | None:
+        if self.registered.is_set():
+            return None
+        if self._registration is not None and self._registration.refusal:
+            return f"the agent refused the driver: {self._registration.refusal}"
+        return f"no agent has registered the driver; it must look for sockets in `{self._options.registry}`"
+
     # --- on a node ---
 
     async def _run_on_node(self) -> None:
         name, options = self.driver.name, self._options
         sockets = build_socket_paths(name, options.plugins, options.registry, options.instance)
-        secure_socket_directory(sockets.endpoint.parent)
+        async with own_socket_paths(name, sockets, self._log):
+            await self._run_at_sockets(sockets)
+
+    async def _run_at_sockets(self, sockets: DriverSockets) -> None:
+        name, options = self.driver.name, self._options
         files = ClaimCdiFiles(options.cdi, name)
         directory = options.state or sockets.endpoint.parent / "state"
         store = self._recover_store(PreparedClaimStore(directory, files, options.boot_id, options.fail_point))
@@ -131,15 +161,20 @@ class DriverService:
         if self._async_driver.has_health and not self._classic:
             self._health = HealthMonitor(self._async_driver, self._clock, self._log, self.metrics)
         handlers = build_rpc_handlers(preparer, self._health, classic=self._classic)
-        registration = RegistrationServer(name, sockets, [service for service, _ in handlers], self._log)
-        self._register_metrics(store, registration)
+        services = [service for service, _ in handlers]
+        registration = RegistrationServer(name, sockets, services, self.registered, self._log)
+        rpc_handlers = [handler for _, handler in handlers]
+        socket_server = DriverSocketServer(name, sockets, registration, rpc_handlers, self._log)
+        self._registration, self._socket_server = registration, socket_server
+        gone_claims = GoneClaims(name, store, preparer, self._log)
+        self._register_metrics(store, gone_claims)
         for record in store.list_records().values():
             if store.is_prepared(record):
                 status_writer.enqueue(record)  # the process may have ended before it was written
         try:
-            async with serve_sockets(sockets, registration, [handler for _, handler in handlers]):
+            async with socket_server.serve():
                 self._log.info("serving", driver=name, socket=sockets.endpoint)
-                await self._run_background(store, preparer, status_writer, registration)
+                await self._run_background(store, gone_claims, status_writer, socket_server)
         finally:
             await preparer.drain(SHUTDOWN_GRACE_SECONDS)
 
@@ -163,37 +198,43 @@ class DriverService:
     async def _run_background(
         self,
         store: PreparedClaimStore,
-        preparer: ClaimPreparer,
+        gone_claims: GoneClaims,
         status_writer: DeviceStatusWriter,
-        registration: RegistrationServer,
+        socket_server: DriverSocketServer,
     ) -> None:
         def list_devices_in_use() -> frozenset[tuple[str, str]]:
             records = store.list_records().values()
             return frozenset((each.pool, each.device) for record in records for each in record.devices)
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._await_registration(registration))
-            tasks.create_task(self._reconcile(preparer))
+            tasks.create_task(self._watch_sockets(socket_server))
+            tasks.create_task(self._reconcile(gone_claims))
             tasks.create_task(status_writer.run())
             if self._health is not None:
                 tasks.create_task(self._health.run())
             if self._classic:
                 self.ready.set()
                 return
-            options = PublisherOptions(in_use=list_devices_in_use, log=self._log)
+            options = PublisherOptions(
+                in_use=list_devices_in_use, may_restore=lambda: not socket_server.fault, log=self._log
+            )
             await self._publish_continuously(
                 Publisher(self._client, self.driver.name, self._options.node, options)
             )
 
-    async def _await_registration(self, registration: RegistrationServer) -> None:
-        await registration.accepted.wait()
-        self.registered.set()
+    async def _watch_sockets(self, socket_server: DriverSocketServer) -> None:
+        while True:
+            await asyncio.sleep(SOCKET_CHECK_SECONDS)
+            was_unreachable = bool(socket_server.fault)
+            await socket_server.check()
+            if was_unreachable and not socket_server.fault:
+                self._changed.set()  # slices that were deleted meanwhile are published again
 
-    async def _reconcile(self, preparer: ClaimPreparer) -> None:
+    async def _reconcile(self, gone_claims: GoneClaims) -> None:
         backoff = Backoff(self._client.options.time_source, initial=0.5, maximum=30.0)
         while True:
             try:
-                await preparer.reconcile()
+                await gone_claims.reconcile()
                 return
             except CALL_ERRORS as failed:
                 message = "cannot tell yet whether claims are gone"
@@ -227,6 +268,8 @@ class DriverService:
     async def _publish_once(self, publisher: Publisher) -> bool:
         name = self.driver.name
         try:
+            if self._socket_server is not None and self._socket_server.fault:
+                raise UnreachableDriverError(self._socket_server.fault)
             pools = group_into_pools(await self._list_devices(), self._options.node)
             await publisher.publish(pools)
         except Exception as broken:  # the author's code may raise anything
@@ -259,7 +302,7 @@ class DriverService:
         finally:
             listing.cancel()
 
-    def _register_metrics(self, store: PreparedClaimStore, registration: RegistrationServer) -> None:
+    def _register_metrics(self, store: PreparedClaimStore, gone_claims: GoneClaims) -> None:
         name = self.driver.name
 
         def count_held() -> Iterable[tuple[tuple[str, ...], float]]:
@@ -267,7 +310,10 @@ class DriverService:
             return [((name, stage.value), float(count)) for stage, count in stages.items()]
 
         self.metrics.add_callback(m.HELD_CLAIMS, count_held)
-        self.metrics.add_callback(m.REGISTERED, lambda: [((name,), float(registration.accepted.is_set()))])
+        self.metrics.add_callback(
+            m.GONE_CLAIMS, lambda: [((name,), float(gone_claims.count_left_to_agent()))]
+        )
+        self.metrics.add_callback(m.REGISTERED, lambda: [((name,), float(self.registered.is_set()))])
 
     def _register_write_metrics(self, counters: PublishCounters) -> None:
         name = self.driver.name

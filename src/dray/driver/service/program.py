@@ -188,7 +188,7 @@ async def _run_driver(driver: Driver, options: dict[str, Any]) -> int:
     )
     async with connect(options["kubeconfig"], options=ClientOptions(field_manager=driver.name)) as client:
         service = DriverService(driver, client, service_options)
-        checks = {"published": lambda: None if service.ready.is_set() else "devices are not published yet"}
+        checks = service.build_health_checks()
         async with serve_telemetry(service.metrics, checks, address=options["metrics_address"]) as address:
             if address:
                 log.info("serving metrics", address=address)
