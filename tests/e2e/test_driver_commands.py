@@ -92,7 +92,8 @@ def test_a_new_driver_is_good_as_it_comes(server: Running, kubectl: Kubectl):
     report = json.loads(found.stdout)
     assert (report["driver"], report["node"], report["good"]) == ("lamp.example.com", NODE, True)
     others = {each["name"]: each["why"] for each in report["checks"] if each["result"] != "yes"}
-    assert others == {"health": "the driver offers no health stream"}
+    assert others == dict.fromkeys(("health", "health-report"), "the driver offers no health stream")
+    assert report["strictlyGood"]
 
 
 def test_a_bad_driver_is_told_what_is_wrong(server: Running, kubectl: Kubectl):
@@ -110,12 +111,12 @@ def test_a_bad_driver_is_told_what_is_wrong(server: Running, kubectl: Kubectl):
     assert found.returncode == 1, found.stdout + found.stderr
     lines = found.stdout.splitlines()
     assert lines[0] == f"driver bad.example.com on node {NODE}, v1 and v1beta1"
-    assert [line.split()[:2] for line in lines if line.startswith(("prepare ", "unprepare-"))] == [
-        ["prepare", "no"],
-        ["unprepare-unknown", "yes"],
+    assert [line.split()[:3] for line in lines if line.startswith(("prepare  ", "unprepare-"))] == [
+        ["prepare", "required", "no"],
+        ["unprepare-unknown", "required", "yes"],
     ]
     assert any("the lamp is broken" in line for line in lines)
-    assert lines[-1] == "1 yes, 1 no"
+    assert lines[-1] == "required: 1 yes, 1 no"
 
 
 BAD = """

@@ -142,7 +142,9 @@ class AgentHarness:
         for document in documents:
             await self.admin.create(document)
 
-    async def claim(self, name: str, *pods: str, device: str = "gpu-0", **metadata: Any) -> None:
+    async def claim(
+        self, name: str, *pods: str, device: str = "gpu-0", driver: str = "", **metadata: Any
+    ) -> None:
         """A claim that has a device of this node and is reserved for pods."""
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
         await self.create(
@@ -153,7 +155,7 @@ class AgentHarness:
                 "spec": {"devices": {"requests": [request]}},
             }
         )
-        result = {"request": "gpu", "driver": self.driver.name, "pool": NODE, "device": device}
+        result = {"request": "gpu", "driver": driver or self.driver.name, "pool": NODE, "device": device}
         status: Document = {"allocation": {"devices": {"results": [result]}}}
         await self.admin.patch(CLAIM, name, MergePatch({"status": status}), "default", subresource="status")
         await self.reserve(name, *pods)

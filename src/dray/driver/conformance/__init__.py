@@ -4,11 +4,13 @@ The suite uses only the gRPC protocols of drivers and the Kubernetes API; it mus
 driver conformance` runs it, and so may the tests of a driver.
 """
 
-from dray.driver.conformance.results import ConformanceResult, ConformanceVerdict
-from dray.driver.conformance.suite import CHECKS, ConformanceOptions, ConformanceReport, run_conformance
+from dray.driver.conformance.check_table import CHECKS
+from dray.driver.conformance.results import ConformanceLevel, ConformanceResult, ConformanceVerdict
+from dray.driver.conformance.suite import ConformanceOptions, ConformanceReport, run_conformance
 
 __all__ = [
     "CHECKS",
+    "ConformanceLevel",
     "ConformanceOptions",
     "ConformanceReport",
     "ConformanceResult",

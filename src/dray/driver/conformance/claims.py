@@ -1,9 +1,12 @@
 """Claims of the conformance suite: created, allocated, reserved, deallocated and deleted through the API.
 
-Theory of operation: the suite does the work of a scheduler by writing the status of its own claims, in its
-own namespace. A reservation needs a pod that exists, or a controller would remove it; that pod names a
-scheduler that does not exist, so it never gets a node. The user of the suite needs the rights to create
-namespaces, pods and claims, and to write `resourceclaims/status` and `resourceclaims/binding`.
+Theory of operation: the suite does the work of a scheduler, by the same writes: the finalizer through the
+claim itself, then allocation, its time and the reservation through `resourceclaims/status`. The server
+gives every claim its uid. A write first reads the claim and names the version it has read, because a server
+refuses a patch that names a foreign uid as invalid instead of as a conflict. A reservation needs a pod that
+exists, or a controller would remove it; that pod names a scheduler that does not exist, so it never gets a
+node. The user of the suite needs the rights to create namespaces, pods and claims, and to write
+`resourceclaims/status` and `resourceclaims/binding`.
 """
 
 from __future__ import annotations
@@ -14,17 +17,20 @@ import itertools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from dray.api.resource import ResourceClaim
+from dray.claims.claim_names import FINALIZER
 from dray.client.client import Client, DeleteOptions
 from dray.client.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
-from dray.client.object_refs import get_kind, get_uid
-from dray.client.patches import MergePatch
+from dray.client.object_refs import get_kind, get_resource_version, get_uid
+from dray.client.patches import MergePatch, add_preconditions
+from dray.clock import SystemClock, format_timestamp
 from dray.driver.conformance.driver_client import ConformanceClaimRef
 from dray.driver.conformance.free_devices import FreeDevice
+from dray.errors import InputError
 from dray.values.node_selectors import build_node_name_selector
 
 NAMESPACE: Final = "dray-conformance"
@@ -32,7 +38,7 @@ REQUEST: Final = "device"
 _UNUSED_SCHEDULER: Final = "nobody"
 _NAMESPACES, _PODS = get_kind("Namespace"), get_kind("Pod")
 _CONFLICT_ATTEMPTS: Final = 10
-_WAIT_ATTEMPTS, _WAIT_SECONDS = 40, 0.25
+_WAIT_ATTEMPTS, _WAIT_SECONDS = 240, 0.25
 """How often, and after how many seconds, a write is retried that waits for a controller."""
 
 Document = dict[str, Any]
@@ -48,6 +54,8 @@ class ConformanceClaimSettings:
 
 class ConformanceClaims:
     """Creates the claims and pods of a run, and deletes them again."""
+
+    kind: ClassVar[type[Any]] = ResourceClaim
 
     def __init__(self, client: Client, settings: ConformanceClaimSettings) -> None:
         self._client = client
@@ -74,6 +82,11 @@ class ConformanceClaims:
                 if not await self._is_namespace_terminating():
                     return
             await asyncio.sleep(_WAIT_SECONDS)  # the namespace of an earlier run is still terminating
+        raise InputError(
+            f"namespace `{NAMESPACE}` of an earlier run is still being deleted after "
+            f"{_WAIT_ATTEMPTS * _WAIT_SECONDS:g} seconds; see its conditions with `kubectl get namespace "
+            f"{NAMESPACE} -o yaml`, and whether kube-controller-manager runs"
+        )
 
     async def _is_namespace_terminating(self) -> bool:
         try:
@@ -102,7 +115,7 @@ class ConformanceClaims:
         """Deallocate and delete the claims of a check."""
         for ref in self._created:
             # A claim may be gone, or another one may have its name by now.
-            with contextlib.suppress(NotFoundError, ConflictError):
+            with contextlib.suppress(NotFoundError):
                 await self.deallocate(ref)
                 await self.delete_claim(ref)
         self._created.clear()
@@ -142,8 +155,10 @@ class ConformanceClaims:
         node = next((each.node for each in free_devices if each.node), "")
         if node:
             allocation["nodeSelector"] = msgspec.to_builtins(build_node_name_selector(node))
+        allocation["allocationTimestamp"] = format_timestamp(SystemClock().now())
         pod = await self.create_pod(ref)
-        await self._patch_status(ref, {"allocation": allocation, "reservedFor": [pod]})
+        await self._write(ref, {"metadata": {"finalizers": [FINALIZER]}})
+        await self._write(ref, {"status": {"allocation": allocation, "reservedFor": [pod]}}, "status")
 
     def _build_result(self, number: int, free_device: FreeDevice) -> Document:
         result: Document = {
@@ -185,27 +200,32 @@ class ConformanceClaims:
 
     async def replace_pod(self, ref: ConformanceClaimRef) -> None:
         """Reserve a claim for another pod instead of the present ones."""
-        await self._patch_status(ref, {"reservedFor": [await self.create_pod(ref)]})
+        await self._write(ref, {"status": {"reservedFor": [await self.create_pod(ref)]}}, "status")
 
     async def deallocate(self, ref: ConformanceClaimRef) -> None:
         """Remove the allocation and the reservations of a claim, without calling the driver."""
-        await self._patch_status(ref, {"allocation": None, "reservedFor": None, "devices": None})
+        nothing = {"allocation": None, "reservedFor": None, "devices": None}
+        await self._write(ref, {"status": nothing}, "status")
 
     async def delete_claim(self, ref: ConformanceClaimRef) -> None:
         """Delete a claim, despite finalizers."""
-        options = DeleteOptions(uid=ref.uid)
         with contextlib.suppress(ConflictError, NotFoundError):
-            remaining = await self._client.delete(ResourceClaim, ref.name, ref.namespace, options)
-            if remaining is not None and remaining.metadata.finalizers:
-                patch = MergePatch({"metadata": {"finalizers": None, "uid": ref.uid}})
-                await self._client.patch(ResourceClaim, ref.name, patch, ref.namespace)
+            await self._client.delete(ResourceClaim, ref.name, ref.namespace, DeleteOptions(uid=ref.uid))
+            await self._write(ref, {"metadata": {"finalizers": None}})
 
-    async def _patch_status(self, ref: ConformanceClaimRef, status: Document) -> None:
-        """Patch the status; a driver or a controller may write it too, so conflicts are retried."""
+    async def _write(self, ref: ConformanceClaimRef, change: Document, subresource: str = "") -> None:
+        """Patch the claim of this uid, or raise `NotFoundError`.
+
+        A driver or a controller may write it too, so conflicts are retried.
+        """
         for attempt in range(_CONFLICT_ATTEMPTS):
-            change = MergePatch({"metadata": {"uid": ref.uid}, "status": status})
+            stored = await self._client.get(self.kind, ref.name, ref.namespace)
+            if get_uid(stored) != ref.uid:
+                why = f"`{ref.namespace}/{ref.name}` is another claim by now"
+                raise NotFoundError(404, {"reason": "NotFound", "message": why})
+            patch = add_preconditions(MergePatch(change), get_resource_version(stored))
             try:
-                await self._client.patch(ResourceClaim, ref.name, change, ref.namespace, subresource="status")
+                await self._client.patch(self.kind, ref.name, patch, ref.namespace, subresource=subresource)
                 return
             except ConflictError:
                 if attempt == _CONFLICT_ATTEMPTS - 1:

@@ -23,7 +23,6 @@ from dray.api.classic.resource_claim import ALLOCATED
 from dray.client.client import Client, DeleteOptions
 from dray.client.errors import ConflictError, NotFoundError
 from dray.client.object_refs import get_uid
-from dray.client.patches import MergePatch
 from dray.driver.conformance import cdi_specs
 from dray.driver.conformance.check_context import CANNOT_RESTART
 from dray.driver.conformance.claims import NAMESPACE, ConformanceClaims, ConformanceClaimSettings
@@ -46,7 +45,9 @@ class ConformanceClassicClient:
         try:
             return await self._prepare(uid)
         except grpc.aio.AioRpcError as refused:
-            raise NotConformantError(f"NodePrepareResource: {format_rpc_error(refused)}") from None
+            raise NotConformantError(
+                f"NodePrepareResource: {format_rpc_error(refused)}", "the names of CDI devices"
+            ) from None
 
     async def expect_refusal(self, uid: str, what: str) -> None:
         """Raise `NotConformantError` unless the driver refuses to prepare."""
@@ -55,10 +56,12 @@ class ConformanceClassicClient:
         except grpc.aio.AioRpcError as refused:
             if refused.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 raise NotConformantError(
-                    f"the driver does not answer any more: {format_rpc_error(refused)}"
+                    f"the driver does not answer any more: {format_rpc_error(refused)}", "a refusal"
                 ) from None
             return
-        raise NotConformantError(f"{what} was prepared: {', '.join(names) or 'without CDI devices'}")
+        raise NotConformantError(
+            f"{what} was prepared: {', '.join(names) or 'without CDI devices'}", "a refusal"
+        )
 
     async def unprepare(self, uid: str, names: Sequence[str] = ()) -> None:
         """Unprepare a claim; raises `NotConformantError` when the driver refuses."""
@@ -68,7 +71,9 @@ class ConformanceClassicClient:
         try:
             await self._stub.call("NodeUnprepareResource", request, timeout=CALL_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as refused:
-            raise NotConformantError(f"NodeUnprepareResource: {format_rpc_error(refused)}") from None
+            raise NotConformantError(
+                f"NodeUnprepareResource: {format_rpc_error(refused)}", "an answer without an error"
+            ) from None
 
     async def wait_until_serving(self) -> None:
         """Wait until the driver answers after a restart."""
@@ -92,6 +97,8 @@ class ConformanceClassicClient:
 
 class ClassicConformanceClaims(ConformanceClaims):
     """Creates classic claims, which the driver's controller allocates."""
+
+    kind = ClassicResourceClaim
 
     def __init__(self, client: Client, settings: ConformanceClaimSettings, class_name: str) -> None:
         super().__init__(client, settings)
@@ -118,7 +125,7 @@ class ClassicConformanceClaims(ConformanceClaims):
             if claim.status.phase == ALLOCATED:
                 pod = await self.create_pod(ref)
                 owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
-                await self._patch_status(ref, {"reservedFor": [owner]})
+                await self._write(ref, {"status": {"reservedFor": [owner]}}, "status")
                 return ref
             await asyncio.sleep(_POLL_SECONDS)
         raise CheckSkippedError(
@@ -127,7 +134,7 @@ class ClassicConformanceClaims(ConformanceClaims):
         )
 
     async def deallocate(self, ref: ConformanceClaimRef) -> None:
-        await self._patch_status(ref, {"reservedFor": None})
+        await self._write(ref, {"status": {"reservedFor": None}}, "status")
 
     async def delete_claim(self, ref: ConformanceClaimRef) -> None:
         """Delete a claim, and wait until the controller has removed its finalizer."""
@@ -139,10 +146,6 @@ class ClassicConformanceClaims(ConformanceClaims):
                 await self._client.get(ClassicResourceClaim, ref.name, ref.namespace)
                 await asyncio.sleep(_POLL_SECONDS)
 
-    async def _patch_status(self, ref: ConformanceClaimRef, status: dict[str, Any]) -> None:
-        change = MergePatch({"metadata": {"uid": ref.uid}, "status": status})
-        await self._client.patch(ClassicResourceClaim, ref.name, change, ref.namespace, subresource="status")
-
 
 @dataclass
 class ClassicCheckContext:
@@ -152,13 +155,11 @@ class ClassicCheckContext:
     claims: ClassicConformanceClaims
     cdi_dir: Path | None = None
     restart: Callable[[], Awaitable[None]] | None = None
-    cdi_devices_before: frozenset[str] = frozenset()
+    described_before: cdi_specs.DescribedDevices = cdi_specs.NOTHING_DESCRIBED
     """The CDI devices that were described before the claim was prepared, and stay."""
 
     async def prepare_new_claim(self) -> tuple[ConformanceClaimRef, tuple[str, ...]]:
-        self.cdi_devices_before = (
-            frozenset() if self.cdi_dir is None else cdi_specs.list_described_devices(self.cdi_dir)
-        )
+        self.described_before = cdi_specs.list_described_devices(self.cdi_dir)
         ref = await self.claims.create_allocated_claim()
         return ref, await self.prepare_claim(ref)
 
@@ -172,7 +173,11 @@ class ClassicCheckContext:
     async def unprepare_and_check(self, ref: ConformanceClaimRef, names: Sequence[str]) -> None:
         await self.driver_client.unprepare(ref.uid, names)
         if self.cdi_dir is not None:
-            cdi_specs.check_none_described(self.cdi_dir, frozenset(names) - self.cdi_devices_before)
+            cdi_specs.check_none_described(self.cdi_dir, self.select_own(names))
+
+    def select_own(self, names: Sequence[str]) -> frozenset[str]:
+        """Return the CDI devices that the driver described only for the claim."""
+        return frozenset(names) - self.described_before.names
 
     async def restart_driver(self) -> None:
         if self.restart is None:
@@ -183,7 +188,9 @@ class ClassicCheckContext:
     async def check_same_response(self, ref: ConformanceClaimRef, names: Sequence[str]) -> None:
         again = await self.prepare_claim(ref)
         if again != names:
-            raise NotConformantError(f"the answer is {', '.join(again)} now, it was {', '.join(names)}")
+            raise NotConformantError(
+                f"the answer is now {', '.join(again)}", f"the same as before: {', '.join(names)}"
+            )
 
 
 async def check_prepare(context: ClassicCheckContext) -> None:
@@ -204,7 +211,8 @@ async def check_concurrent(context: ClassicCheckContext) -> None:
     responses = await asyncio.gather(*(context.prepare_claim(ref) for _ in range(_CONCURRENT_CALLS)))
     if len(set(responses)) > 1:
         raise NotConformantError(
-            f"{_CONCURRENT_CALLS} calls at once have {len(set(responses))} different answers"
+            f"{_CONCURRENT_CALLS} calls at once have {len(set(responses))} different answers",
+            "one answer for all of them",
         )
     await context.unprepare_and_check(ref, responses[0])
 
@@ -243,8 +251,13 @@ async def check_reboot(context: ClassicCheckContext) -> None:
     """When CDI files are gone after a restart, prepare writes them again."""
     if context.cdi_dir is None:
         raise CheckSkippedError("the directory of CDI files is not known: give --cdi-dir")
+    if context.restart is None:
+        raise CheckSkippedError(CANNOT_RESTART)
     ref, names = await context.prepare_new_claim()
-    for path in cdi_specs.check_all_described(context.cdi_dir, names):
+    own = context.select_own(names)
+    if not own:
+        raise CheckSkippedError("the driver writes no CDI devices for a claim")
+    for path in cdi_specs.find_own_files(context.cdi_dir, context.described_before, own):
         path.unlink()
     await context.restart_driver()
     await context.check_same_response(ref, names)

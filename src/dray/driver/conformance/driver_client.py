@@ -1,8 +1,10 @@
 """The gRPC client of the conformance suite: identifies the driver at a socket, and calls it in any version.
 
-Theory of operation: the suite gets the path of a socket. If the socket serves plugin registration, `GetInfo`
-returns the driver's name, its versions and its endpoint; otherwise the socket itself is the endpoint, and the
-client probes each version. A call without claims is harmless and shows whether a driver answers.
+Theory of operation: the suite gets the path of a socket. If the socket serves plugin registration,
+`GetInfo` returns the driver's name, its services and its endpoint, and the client calls the first version
+among them, as a kubelet would; otherwise the socket itself is the endpoint, and the client probes each
+version. A call without claims is harmless and shows whether a driver answers. A driver that was restarted
+may have sockets of other names, so the client looks for its registration in the same directory.
 """
 
 from __future__ import annotations
@@ -81,22 +83,43 @@ class DriverIdentity:
     driver: str
     endpoint: Path
     versions: tuple[str, ...]
+    """The versions that an agent may call, the one that it would choose first."""
     offered_services: tuple[str, ...] = ()
     """The services that its registration lists; empty without a registration."""
+    served_versions: tuple[str, ...] = ()
+    """The versions that the endpoint answers, offered or not."""
+    registration_socket: Path | None = None
+
+
+class CallFailedError(NotConformantError):
+    """A call failed as a whole, instead of in the entries of its claims."""
+
+    def __init__(self, found: str, expected: str, code: grpc.StatusCode) -> None:
+        super().__init__(found, expected)
+        self.code = code
 
 
 class ConformanceDriverClient:
     """Calls a driver."""
 
-    def __init__(self, identity: DriverIdentity, channel: Any) -> None:
+    def __init__(self, identity: DriverIdentity) -> None:
         self.identity = identity
-        self.channel = channel
-        self._stubs = {name: grpc_services.GrpcStub(channel, service) for name, service in _VERSIONS.items()}
+        self._connect(identity)
+
+    def _connect(self, identity: DriverIdentity) -> None:
+        self.identity = identity
+        self.channel = unix_sockets.open_channel(identity.endpoint)
+        self._stubs = {
+            name: grpc_services.GrpcStub(self.channel, service) for name, service in _VERSIONS.items()
+        }
+
+    async def close(self) -> None:
+        await self.channel.close()
 
     async def prepare(
         self, *claims: ConformanceClaimRef, version: str = ""
     ) -> dict[str, DriverPrepareResponse]:
-        """Prepare claims and return the response for each by uid; raises `NotConformantError` when the whole
+        """Prepare claims and return the response for each by uid; raises `CallFailedError` when the whole
         call fails.
         """
         reply = await self._call("NodePrepareResources", claims, version)
@@ -108,7 +131,7 @@ class ConformanceDriverClient:
         return {uid: str(entry.error) for uid, entry in reply.claims.items()}
 
     async def wait_until_serving(self) -> None:
-        """Wait until the driver answers after a restart."""
+        """Wait until the driver answers after a restart, at the same sockets or at new ones."""
         deadline = asyncio.get_running_loop().time() + CALL_TIMEOUT_SECONDS
         while True:
             try:
@@ -117,10 +140,23 @@ class ConformanceDriverClient:
             except grpc.aio.AioRpcError as refused:
                 if asyncio.get_running_loop().time() > deadline:
                     raise NotConformantError(
-                        f"the driver does not answer {CALL_TIMEOUT_SECONDS:g} seconds after it was "
-                        f"restarted: {format_rpc_error(refused)}"
+                        f"the driver does not answer: {format_rpc_error(refused)}",
+                        f"an answer within {CALL_TIMEOUT_SECONDS:g} seconds after it was restarted",
                     ) from None
+            await self._find_new_sockets()
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _find_new_sockets(self) -> None:
+        """Connect to other sockets of the driver: one that is updated in place has a pair per instance."""
+        known = self.identity.registration_socket
+        if known is None:
+            return
+        for path in sorted(each for each in known.parent.iterdir() if each.is_socket() and each != known):
+            found = await _identify_same(path, self.identity.driver)
+            if found is not None:
+                await self.close()
+                self._connect(found)
+                return
 
     async def _call(self, method: str, claims: Sequence[ConformanceClaimRef], version: str) -> Any:
         try:
@@ -128,7 +164,13 @@ class ConformanceDriverClient:
                 method, claims, version or self.identity.versions[0], CALL_TIMEOUT_SECONDS
             )
         except grpc.aio.AioRpcError as refused:
-            raise NotConformantError(f"{method} failed as a whole with {format_rpc_error(refused)}") from None
+            raise CallFailedError(
+                f"{method} failed as a whole with {format_rpc_error(refused)}",
+                "an answer with an entry for each claim",
+                refused.code(),
+            ) from None
+        except grpc_services.UnreadableReplyError as malformed:
+            raise NotConformantError(str(malformed), "a message of the protocol") from None
 
     async def _call_once(
         self, method: str, claims: Sequence[ConformanceClaimRef], version: str, timeout: float
@@ -216,13 +258,30 @@ async def identify_driver(socket_path: Path, driver: str) -> DriverIdentity:
             )
         endpoint = Path(plugin.endpoint) if plugin.endpoint else socket_path
         offered = tuple(plugin.supported_versions)
-        versions = await _probe_versions(endpoint)
-        return DriverIdentity(str(plugin.name), endpoint, versions, offered)
+        served = await _probe_versions(endpoint)
+        chosen = tuple(name for name in list_offered_versions(offered) if name in served)
+        return DriverIdentity(str(plugin.name), endpoint, chosen or served, offered, served, socket_path)
     if not driver:
         raise InputError(
             f"`{socket_path}` serves no registration, so the driver's name is not known; give --driver NAME"
         )
-    return DriverIdentity(driver, socket_path, await _probe_versions(socket_path))
+    served = await _probe_versions(socket_path)
+    return DriverIdentity(driver, socket_path, served, served_versions=served)
+
+
+def list_offered_versions(offered: Sequence[str]) -> tuple[str, ...]:
+    """Return the versions of the DRA service among offered services, in the driver's order."""
+    names = {f"{name}.DRAPlugin": name for name in _VERSIONS}
+    return tuple(names[service] for service in offered if service in names)
+
+
+async def _identify_same(path: Path, driver: str) -> DriverIdentity | None:
+    """Identify a driver at a socket; None unless it has this name."""
+    try:
+        found = await identify_driver(path, "")
+    except InputError:
+        return None
+    return found if found.driver == driver else None
 
 
 async def _probe_versions(endpoint: Path) -> tuple[str, ...]:
@@ -250,6 +309,8 @@ async def _probe_versions(endpoint: Path) -> tuple[str, ...]:
 @asynccontextmanager
 async def connect_driver(socket_path: Path, driver: str = "") -> AsyncIterator[ConformanceDriverClient]:
     """Connect to the driver at a socket, which is that of its registration or its endpoint."""
-    identity = await identify_driver(socket_path, driver)
-    async with unix_sockets.open_channel(identity.endpoint) as channel:
-        yield ConformanceDriverClient(identity, channel)
+    driver_client = ConformanceDriverClient(await identify_driver(socket_path, driver))
+    try:
+        yield driver_client
+    finally:
+        await driver_client.close()

@@ -12,7 +12,8 @@ from dray.driver.conformance.driver_client import ConformanceClaimRef
 async def check_unprepare(context: CheckContext) -> None:
     """A claim is given back, and its device can be prepared for the next one."""
     devices = context.take_devices(1)
-    await context.unprepare_and_check(await context.prepare_new_claim(*devices))
+    prepared = await context.prepare_new_claim(*devices)
+    await context.unprepare_claim(prepared.ref)
     await context.claims.delete_claims()
     await context.prepare_new_claim(*devices)
 
@@ -20,8 +21,8 @@ async def check_unprepare(context: CheckContext) -> None:
 async def check_unprepare_twice(context: CheckContext) -> None:
     """A claim that was given back is given back again without an error."""
     prepared = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(prepared)
-    await context.unprepare_and_check(prepared)
+    await context.unprepare_claim(prepared.ref)
+    await context.unprepare_claim(prepared.ref)
 
 
 async def check_unprepare_unknown(context: CheckContext) -> None:
@@ -39,13 +40,13 @@ async def check_force_delete(context: CheckContext) -> None:
     prepared = await context.prepare_new_claim(*context.take_devices(1))
     await context.claims.deallocate(prepared.ref)
     await context.claims.delete_claim(prepared.ref)
-    await context.unprepare_and_check(prepared)
+    await context.unprepare_claim(prepared.ref)
 
 
 async def check_late_prepare(context: CheckContext) -> None:
     """A call to prepare that arrives after the claim was given back is refused."""
     prepared = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(prepared)
+    await context.unprepare_claim(prepared.ref)
     await context.expect_refusal(
         prepared.ref, "a claim that was given back, and whose pod is the same as before,"
     )
@@ -54,7 +55,7 @@ async def check_late_prepare(context: CheckContext) -> None:
 async def check_late_prepare_deallocated(context: CheckContext) -> None:
     """A call to prepare that arrives after the claim lost its devices is refused."""
     prepared = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(prepared)
+    await context.unprepare_claim(prepared.ref)
     await context.claims.deallocate(prepared.ref)
     await context.expect_refusal(prepared.ref, "a claim that was given back and has no devices any more")
 
@@ -62,6 +63,6 @@ async def check_late_prepare_deallocated(context: CheckContext) -> None:
 async def check_next_pod(context: CheckContext) -> None:
     """A claim that was given back is prepared again for the next pod that uses it."""
     prepared = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(prepared)
+    await context.unprepare_claim(prepared.ref)
     await context.claims.replace_pod(prepared.ref)
     await context.prepare_claim(prepared.ref, prepared.devices)

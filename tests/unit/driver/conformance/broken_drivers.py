@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -19,7 +20,15 @@ class Stranger(Plain):
     type = "CSIPlugin"
 
 
+class OffersNothing(Plain):
+    offered = ("1.0.0",)
+
+
 class OffersTooMuch(Plain):
+    served = (grpc_services.DRA_V1,)
+
+
+class OffersTooLittle(Plain):
     offered = ("v1.DRAPlugin",)
 
 
@@ -41,6 +50,19 @@ class Anything(grpc.GenericRpcHandler):  # type: ignore[misc]
 class SaysYesToAll(Plain):
     def handlers(self) -> list[Any]:
         return [*super().handlers(), Anything()]
+
+
+class HealthFails(Plain):
+    async def health(self, _: Any) -> AsyncIterator[Any]:
+        if self.offered:
+            raise ValueError("the monitor is broken")
+        yield
+
+
+class SaysNothing(Plain):
+    async def health(self, _: Any) -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield
 
 
 class IllOfNothing(Plain):
@@ -67,6 +89,14 @@ class NoEntry(Plain):
     async def prepare(self, claims: Any, service: grpc_services.GrpcService) -> dict[str, Any]:
         await super().prepare(claims, service)
         return {}
+
+
+class NamesNothing(Plain):
+    """Prepares a claim without telling which devices it has."""
+
+    async def one(self, claim: Any) -> tuple[list[Any], str]:
+        _, error = await super().one(claim)
+        return [], error
 
 
 class NoCdiFile(Plain):
@@ -135,6 +165,11 @@ class StopsAtTheFirstError(Plain):
             if answers[claim.uid][1]:
                 break
         return answers
+
+
+class AnswersTheFirst(Plain):
+    async def prepare(self, claims: Any, service: grpc_services.GrpcService) -> dict[str, Any]:
+        return await super().prepare(claims[:1], service)
 
 
 class RefusesTwins(Plain):
@@ -276,23 +311,31 @@ class Bare(Plain):
 
 
 FOUND_BY: tuple[tuple[type[Plain], str], ...] = (
+    (OffersNothing, "registers"),
     (OffersTooMuch, "registers"),
+    (OffersTooLittle, "offers"),
     (RefusesRegistration, "registers"),
     (SaysYesToAll, "unknown-service"),
-    (IllOfNothing, "health"),
+    (HealthFails, "health"),
+    (IllOfNothing, "health-report"),
+    (SaysNothing, "health-report"),
     (AnotherDevice, "prepare"),
     (WrongRequest, "prepare"),
     (BadCdiName, "prepare"),
     (NoEntry, "prepare"),
+    (NamesNothing, "prepare-complete"),
     (NoCdiFile, "cdi"),
-    (CdiFileStays, "cdi"),
+    (CdiFileStays, "cdi-removed"),
     (BadCdiFile, "cdi"),
     (CountsCalls, "idempotent"),
     (VersionsDiffer, "versions"),
-    (FailsAsAWhole, "prepare-unknown"),
+    (PreparesAnything, "prepare-unknown"),
+    (FailsAsAWhole, "error-entries"),
     (PreparesAnything, "prepare-unallocated"),
     (IgnoresUid, "prepare-replaced"),
-    (StopsAtTheFirstError, "batch"),
+    (AnswersTheFirst, "batch"),
+    (StopsAtTheFirstError, "batch-mixed"),
+    (FailsAsAWhole, "batch-mixed"),
     (RefusesTwins, "duplicate"),
     (RefusesBusy, "concurrent"),
     (SharesEverything, "held-device"),
@@ -306,6 +349,7 @@ FOUND_BY: tuple[tuple[type[Plain], str], ...] = (
     (NeverAgain, "next-pod"),
     (Forgets, "restart"),
     (AsksTheApi, "restart-deleted"),
+    (ForgetsQuietly, "restart-removed"),
     (ForgetsQuietly, "restart-held"),
     (WritesOnce, "reboot"),
     (MissesFile, "reboot"),

@@ -48,6 +48,7 @@ class Plain:
         self.cdi = folder / "cdi"
         self.cdi.mkdir(exist_ok=True)
         self.socket = folder / "r.sock"
+        self.endpoint = folder / "d.sock"
         self._server: Any = None
         self._lock = asyncio.Lock()
         self.held: dict[str, Any] = {}
@@ -57,12 +58,11 @@ class Plain:
 
     async def start(self) -> None:
         self.read_state()
-        endpoint = self.folder / "d.sock"
-        for path in (self.socket, endpoint):
+        for path in (self.socket, self.endpoint):
             path.unlink(missing_ok=True)
         self._server = grpc.aio.server()
         self._server.add_generic_rpc_handlers(tuple(self.handlers()))
-        for path in (self.socket, endpoint):
+        for path in (self.socket, self.endpoint):
             self._server.add_insecure_port(unix_sockets.format_grpc_target(path))
         await self._server.start()
 
@@ -95,7 +95,7 @@ class Plain:
         return grpc_services.REGISTRATION.get_message_class("PluginInfo")(
             type=self.type,
             name=NAME,
-            endpoint=str(self.folder / "d.sock"),
+            endpoint=str(self.endpoint),
             supported_versions=self.offered,
         )
 

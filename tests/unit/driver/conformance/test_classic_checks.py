@@ -10,7 +10,7 @@ import pytest
 from dray.driver.classic.controller import ClassicAllocation, ClassicController
 from dray.driver.classic.controller_service import ClassicControllerService
 from dray.driver.conformance import ConformanceOptions, ConformanceReport, ConformanceVerdict, run_conformance
-from dray.driver.conformance.suite import CLASSIC_CHECKS
+from dray.driver.conformance.check_table import CLASSIC_CHECKS
 from tests.contract.classic import classic_class
 from tests.contract.kitted import short_folder
 from tests.contract.servers import reaching

@@ -20,6 +20,7 @@ from dray.driver.conformance import (
     ConformanceOptions,
     ConformanceReport,
     ConformanceVerdict,
+    registration_checks,
     run_conformance,
 )
 from dray.driver.conformance.claims import NAMESPACE
@@ -96,7 +97,9 @@ def test_a_good_driver_that_knows_nothing_of_the_kit_passes_everything(folder):
 def test_a_bad_driver_is_found_by_the_check_that_is_there_for_it(shape, check, folder):
     (outcome,) = examined(shape, folder, check).results
     assert outcome.verdict is ConformanceVerdict.NO, outcome
-    assert outcome.why
+    assert outcome.why == f"{outcome.found}; expected {outcome.expected}"
+    assert outcome.found
+    assert outcome.expected
     assert outcome.hint
 
 
@@ -104,13 +107,15 @@ def test_every_check_but_that_of_publishing_has_a_driver_that_it_finds():
     assert {check.name for check in CHECKS} - {check for _, check in FOUND_BY} == {"publishes"}
 
 
-def test_an_incomplete_pool_is_reported(folder):
+def test_an_incomplete_pool_is_reported(folder, monkeypatch):
+    monkeypatch.setattr(registration_checks, "_POOL_SECONDS", 0.01)
     half = slices(3)
     half["spec"]["pool"]["resourceSliceCount"] = 2
     (outcome,) = examined(Plain, folder, "publishes", published=half).results
     assert (outcome.verdict, outcome.why) == (
         ConformanceVerdict.NO,
-        f"pool `{NODE}` has 1 of 2 slices of generation 1",
+        f"pool `{NODE}` has 1 of 2 slices of generation 1; expected as many slices as `resourceSliceCount` "
+        "says",
     )
 
 
@@ -133,6 +138,7 @@ def test_a_driver_with_one_device_runs_the_checks_that_need_one(folder):
         each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
     } == {
         "batch": "it needs 2 free devices of this driver, there are 1",
+        "batch-mixed": "it needs 2 free devices of this driver, there are 1",
         "reboot": "it needs 2 free devices of this driver, there are 1",
     }
 
@@ -145,7 +151,9 @@ def test_an_endpoint_without_a_registration_needs_the_name_of_its_driver(folder)
         each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
     } == {
         "registers": "the socket is not one of a registration",
+        "offers": "the socket is not one of a registration",
         "health": "the driver offers no health stream",
+        "health-report": "the driver offers no health stream",
     }
 
 

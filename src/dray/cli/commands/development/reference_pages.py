@@ -22,6 +22,7 @@ from dray.gates import GATES, GateSet
 from dray.lint import RULES
 
 if TYPE_CHECKING:
+    from dray.driver.conformance.check_table import ConformanceCheck
     from dray.telemetry.metrics import MetricDefinition
 
 _GENERATED_NOTICE = (
@@ -135,17 +136,24 @@ def _render_definitions(rows: Mapping[str, MetricDefinition]) -> str:
 
 def render_driver_checks() -> str:
     """Render every check of `dray driver conformance`."""
-    from dray.driver.conformance.suite import CHECKS, CLASSIC_CHECKS
+    from dray.driver.conformance.check_table import CHECKS, CLASSIC_CHECKS
 
-    titles = ["check", "what is true of a good driver", "hint"]
+    titles = ["check", "level", "what is true of a good driver", "hint"]
     return _render_page(
         "Checks of drivers",
-        "The checks of `dray driver conformance`, in this order.",
-        _render_table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CHECKS)),
+        "The checks of `dray driver conformance`, in this order. *Required* is what a kubelet depends on: "
+        "the protocol, and the calls that it makes. *Advised* is stricter, and protects devices and nodes "
+        "when something else goes wrong; drivers on Kubernetes' own helper library fail some of it. The exit "
+        "code counts required checks only, and all of them with `--strict`.",
+        _render_table(titles, _list_driver_checks(CHECKS)),
         "## Drivers for classic claims",
         "Those that register as `ResourcePlugin` (KEP-3063).",
-        _render_table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CLASSIC_CHECKS)),
+        _render_table(titles, _list_driver_checks(CLASSIC_CHECKS)),
     )
+
+
+def _list_driver_checks(checks: Iterable[ConformanceCheck]) -> list[list[str]]:
+    return [[f"`{each.name}`", each.level.value, each.title, each.hint] for each in checks]
 
 
 def render_differences() -> str:

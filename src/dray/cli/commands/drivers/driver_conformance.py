@@ -66,6 +66,7 @@ RestartDriver = Callable[[], Awaitable[None]]
     "--class", "class_name", default="", metavar="NAME", help="The ResourceClass of classic claims."
 )
 @click.option("--only", multiple=True, metavar="CHECK", help="Only this check; may be given several times.")
+@click.option("--strict", is_flag=True, help="Advised checks count for the exit code, too.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, ...], **given: Any) -> int:
     """Check the driver at SOCKET, its registration socket or the one it serves.
@@ -75,7 +76,10 @@ def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, .
     permissions of an administrator, and must run on the driver's node. It removes everything it creates. For
     a driver of classic claims (KEP-3063), its controller must run, and --class must name a class of it.
 
-    Exit codes: 0 all checks passed, 1 some failed, 2 the driver could not be checked.
+    Required checks are what a kubelet depends on; advised ones are stricter.
+
+    Exit codes: 0 no required check failed (with --strict: no check), 1 some failed, 2 the driver could not be
+    checked.
     """
     from dray.driver.conformance import ConformanceOptions
     from dray.driver.conformance.suite import select_checks
@@ -97,7 +101,8 @@ def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, .
     click.echo(
         json.dumps(_build_document(report), indent=2) if given["output"] == "json" else _render_text(report)
     )
-    return EXIT_YES if report.is_conformant else EXIT_NO
+    passed = report.is_strictly_conformant if given["strict"] else report.is_conformant
+    return EXIT_YES if passed else EXIT_NO
 
 
 async def _run_checks(options: ConformanceOptions, kubeconfig: str, context: str) -> ConformanceReport:
@@ -193,31 +198,37 @@ def _render_text(report: ConformanceReport) -> str:
 
 
 def _render_lines(report: ConformanceReport) -> Iterator[str]:
-    from dray.driver.conformance import ConformanceVerdict
-
     where = f" on node {report.node}" if report.node else ""
     yield sanitize_text(f"driver {report.driver}{where}, {' and '.join(report.versions)}")
     yield ""
-    rows = [(each.check, each.verdict.value, each.title) for each in report.results]
-    yield from render_table(("check", "result", "requirement"), rows)
-    for (verdict, why, hint), names in _group_messages(report).items():
+    rows = [(each.check, each.level.value, each.verdict.value, each.title) for each in report.results]
+    yield from render_table(("check", "level", "result", "requirement"), rows)
+    for (level, verdict, why, hint), names in _group_messages(report).items():
         yield ""
-        yield sanitize_text(f"{', '.join(names)}: {verdict}: {why}")
+        yield sanitize_text(f"{', '.join(names)} ({level}): {verdict}: {why}")
         if hint:
             yield f"hint: {hint}"
     yield ""
-    counts = (
-        f"{report.count(verdict)} {verdict.value}" for verdict in ConformanceVerdict if report.count(verdict)
-    )
-    yield ", ".join(counts)
+    yield from _render_counts(report)
 
 
-def _group_messages(report: ConformanceReport) -> dict[tuple[str, str, str], list[str]]:
+def _render_counts(report: ConformanceReport) -> Iterator[str]:
+    """Render the verdicts of each level in a line."""
+    from dray.driver.conformance import ConformanceLevel, ConformanceVerdict
+
+    for level in ConformanceLevel:
+        counts = {verdict.value: report.count(verdict, level) for verdict in ConformanceVerdict}
+        if any(counts.values()):
+            yield f"{level.value}: {', '.join(f'{count} {name}' for name, count in counts.items() if count)}"
+
+
+def _group_messages(report: ConformanceReport) -> dict[tuple[str, str, str, str], list[str]]:
     """Group the checks by their message."""
-    messages: dict[tuple[str, str, str], list[str]] = {}
+    messages: dict[tuple[str, str, str, str], list[str]] = {}
     for each in report.results:
         if each.why:
-            messages.setdefault((each.verdict.value, each.why, each.hint), []).append(each.check)
+            key = (each.level.value, each.verdict.value, each.why, each.hint)
+            messages.setdefault(key, []).append(each.check)
     return messages
 
 
@@ -227,12 +238,16 @@ def _build_document(report: ConformanceReport) -> dict[str, Any]:
         "node": report.node,
         "versions": list(report.versions),
         "good": report.is_conformant,
+        "strictlyGood": report.is_strictly_conformant,
         "checks": [
             {
                 "name": each.check,
+                "level": each.level.value,
                 "result": each.verdict.value,
                 "title": each.title,
                 "why": each.why,
+                "expected": each.expected,
+                "found": each.found,
                 "hint": each.hint,
             }
             for each in report.results
