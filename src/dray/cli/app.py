@@ -46,6 +46,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "dray.cli.commands.services.controller",
             "Create and release claims, for any Kubernetes API server",
         ),
+        "guard": (
+            "dray.cli.commands.services.guard",
+            "Keep devices from being allocated twice, on any Kubernetes API server",
+        ),
         "driver": (
             "dray.cli.commands.drivers.driver",
             "Start a new driver, and check one for conformance",

@@ -1,5 +1,5 @@
-"""The permissions that the scheduler, the controllers and node agents need, and the check that the server
-grants them.
+"""The permissions that the scheduler, the controllers, the guard and node agents need, and the check that the
+server grants them.
 
 Theory of operation: the tables list every verb on every resource, in the short form of the server's own
 roles. A service checks each with an access review before it starts, because a watch that is refused looks
@@ -89,6 +89,25 @@ CONTROLLER_PERMISSIONS: Final = ServicePermissions(
     # Whether kube-controller-manager keeps the claims already.
     namespaced_rules=((LEASE_NAMESPACE, ("get: leases.coordination.k8s.io [kube-controller-manager]",)),),
 )
+
+GUARD_PERMISSIONS: Final = ServicePermissions(
+    "guard",
+    (
+        # A patch of an annotation fences a claim: writes on their way cannot be stored any more.
+        f"{_READ_VERBS},patch: resourceclaims.resource.k8s.io",
+        f"{_READ_VERBS}: resourceslices.resource.k8s.io",
+        # Pods of claims that were deleted by force.
+        "get: pods",
+        _EVENT_RULE,
+    ),
+    "dray-guard",
+)
+
+GUARD_TLS_RULES: Final = (
+    "get,patch: validatingwebhookconfigurations.admissionregistration.k8s.io [dray-guard]",
+)
+GUARD_SECRET_RULES: Final = ("create: secrets", "get,patch: secrets [dray-guard-tls]")
+"""What the guard needs in addition where it issues its own certificates."""
 
 NODE_PERMISSIONS: Final = ServicePermissions(
     "node",

@@ -1,5 +1,5 @@
-"""Runs the scheduler, the controllers or a node agent as a process of its own, beside any Kubernetes API
-server.
+"""Runs the scheduler, the controllers, the guard or a node agent as a process of its own, beside any
+Kubernetes API server.
 
 Theory of operation: what would keep the service from ever working is found before it starts and reported in a
 line: a server that does not respond, credentials it does not accept, missing permissions. Afterwards the
@@ -35,6 +35,8 @@ class StandaloneOptions:
     leader_elect: bool = True
     qps: float = 0.0
     metrics_address: str = ""
+    standby_ready: bool = True
+    """Whether a service that does not lead counts as ready; otherwise it says so itself."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ async def run_standalone(
 
 def _check_ready(service: RunnableService, options: StandaloneOptions) -> str | None:
     """Return why a service is not ready; one that may be on standby counts as ready."""
-    return None if service.ready.is_set() or options.leader_elect else "the informers are not synced yet"
+    may_be_on_standby = options.leader_elect and options.standby_ready
+    return None if service.ready.is_set() or may_be_on_standby else "the informers are not synced yet"
 
 
 async def _check_server(transport: Transport, options: StandaloneOptions) -> str:

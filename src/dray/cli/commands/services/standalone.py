@@ -97,14 +97,15 @@ def run_standalone_service(
         run_standalone(
             standalone,
             lambda client: build_service(client, component),
-            lambda started: _print_started(permissions, started),
+            lambda started: print_started(permissions, started),
         )
     )
     click.echo("stopped", err=True)
     return EXIT_YES
 
 
-def _print_started(permissions: ServicePermissions, started: StartedService) -> None:
+def print_started(permissions: ServicePermissions, started: StartedService) -> None:
+    """Print which server a started service works for."""
     version = f" ({started.version})" if started.version else ""
     click.echo(f"{permissions.service} for {started.server}{version}", err=True)
     if started.metrics:
