@@ -33,6 +33,7 @@ from dray.driver.base import (
     HealthyDriver,
     Ready,
     Setting,
+    TryAgainError,
 )
 from dray.driver.classic import (
     ClassicAllocation,
@@ -103,6 +104,7 @@ __all__ = [
     "Ready",
     "Setting",
     "Slice",
+    "TryAgainError",
     "Unavailable",
     "Version",
     "device",

@@ -11,6 +11,7 @@ from dray.client.client import Client
 from dray.driver.conformance import cdi_specs
 from dray.driver.conformance.claims import REQUEST, ConformanceClaims
 from dray.driver.conformance.driver_client import (
+    REFUSAL_TIMEOUT_SECONDS,
     ConformanceClaimRef,
     ConformanceDriverClient,
     DriverPrepareResponse,
@@ -84,7 +85,8 @@ class CheckContext:
 
     async def expect_refusal(self, ref: ConformanceClaimRef, what: str) -> str:
         """Prepare a claim that must be refused, and return the driver's error."""
-        response = get_response(await self.driver_client.prepare(ref), ref)
+        responses = await self.driver_client.prepare(ref, timeout=REFUSAL_TIMEOUT_SECONDS)
+        response = get_response(responses, ref)
         if not response.error:
             raise NotConformantError(f"{what} was prepared: {response}")
         if response.devices:
