@@ -145,15 +145,20 @@ protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors
 	@cd src/dray/wire/protos && $(CURDIR)/$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=../kubelet.fds *.proto
 
 .PHONY: reference
-reference: $(READY) ## Generate docs/reference, the table of packages and the architecture diagram
+reference: $(READY) ## Generate docs/reference, the table of packages, the architecture diagram and the values of the chart
 	@$(PY) -m dray.cli reference docs/reference
 	@$(PY) -m tools.package_tables
 	@$(PY) -m tools.architecture
+	@$(PY) -m tools.chart_values
 
 .PHONY: docs
 docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "site/index.html; with search: $(PY) -m http.server --directory site 8000"
+
+.PHONY: image.replay
+image.replay: $(READY) ## Carry out the steps of deploy/Containerfile without a builder, and start `dray up` in the result
+	@$(PY) -m tests.deploy.replay
 
 .PHONY: release
 release: $(READY) ## Check and build a release into dist/: wheel, sdist, bill of materials, licences
@@ -161,7 +166,7 @@ release: $(READY) ## Check and build a release into dist/: wheel, sdist, bill of
 
 .PHONY: lock
 lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=...)
-	@cd requirements && for name in run dev bench oracle docs; do \
+	@cd requirements && for name in run dev build bench oracle docs; do \
 		$(UV) pip compile --quiet --no-config --universal --python-version 3.11 --upgrade --generate-hashes \
 			--no-header --no-emit-index-url --output-file $$name.txt $$name.in >/dev/null || exit 1; \
 	done

@@ -8,6 +8,7 @@ from typing import Any
 
 from dray.api.resource import ResourceClaim
 from dray.client.client import DeleteOptions
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, place, way
@@ -15,6 +16,7 @@ from tests.support.manual_time import ManualTime
 
 __all__ = ["impatient", "way"]
 
+EVENT = get_kind("Event")
 SLOW = {"bindingConditions": ["attached"], "bindingFailureConditions": ["broken"]}
 
 
@@ -43,6 +45,14 @@ async def until_held(here: Place, name: str) -> ResourceClaim:
     return found
 
 
+async def until_waiting(here: Place, name: str) -> tuple[str, str, str]:
+    """Wait until a pod that waits for devices says so; type, reason and note of its event."""
+    await here.until(lambda: here.pod(name), lambda pod: pod.status.nominated_node_name)
+    listing = await here.until(lambda: here.client.list(EVENT, "default"), lambda found: found.items)
+    (event,) = listing.items
+    return event["type"], event["reason"], event["message"]
+
+
 async def test_a_pod_is_bound_when_its_devices_are_ready(way, tmp_path):
     async with place(way, tmp_path) as here, here.scheduling():
         await here.cluster(1, devices=0)
@@ -50,10 +60,11 @@ async def test_a_pod_is_bound_when_its_devices_are_ready(way, tmp_path):
         held = await until_held(here, "c")
         assert held.status.allocation is not None
         assert held.status.allocation.allocation_timestamp
-        await here.until_refused(
-            "p", "claim default/c: device gpu.example.com/node-a/gpu-0 waits for attached"
-        )
-        assert not (await here.pod("p")).spec.node_name
+        said = "claim default/c: device gpu.example.com/node-a/gpu-0 waits for attached on node node-a"
+        assert await until_waiting(here, "p") == ("Normal", "BindingConditionsPending", said)
+        waiting = await here.pod("p")
+        assert (waiting.spec.node_name, waiting.status.nominated_node_name) == ("", "node-a")
+        assert not waiting.status.conditions
         await say(here, "c", "attached")
         await here.until_bound("p")
 
@@ -63,6 +74,7 @@ async def test_devices_that_will_not_become_ready_go_back(tmp_path):
         await here.cluster(1, devices=0)
         await here.make(devices_of("node-a", {"name": "gpu-0", **SLOW}), free("c"), pod("p", by_name("c")))
         before = await until_held(here, "c")
+        await until_waiting(here, "p")
         await say(here, "c", "broken", "no link")
         await here.until_refused("p", "claim default/c: device gpu.example.com/node-a/gpu-0: broken: no link")
         # It is tried again, from the start.
@@ -139,7 +151,7 @@ async def test_a_claim_that_vanishes_while_its_pod_waits_for_devices(tmp_path):
         await until_held(here, "c")
         change = MergePatch({"metadata": {"finalizers": None}})
         await here.client.patch(ResourceClaim, "c", change, "default")
-        await here.until_refused("p", "waits for attached")
+        await until_waiting(here, "p")
         await here.client.delete(ResourceClaim, "c", "default", DeleteOptions(grace_seconds=0))
         await here.until_refused("p", "claim default/c does not exist")
         assert scheduler._queue.in_flight == 0

@@ -74,6 +74,8 @@ class PlainDriver:
     """Claims for which its reply has a message without anything in it."""
     hangs: set[str] = field(default_factory=set)
     """Methods that are never answered."""
+    shares: dict[str, str] = field(default_factory=dict)
+    """The share of a device that it names, by device; v1beta1 has no place for it."""
     options: tuple[tuple[str, int], ...] = ()
     """Options of gRPC for its servers."""
     unknown: dict[str, int] = field(default_factory=dict)
@@ -173,12 +175,14 @@ class PlainDriver:
                 entry.error = self.errors[claim.uid]
             elif claim.uid not in self.empty:
                 for wanted, pool, device, cdi in await self._ready(claim):
-                    entry.devices.add(
+                    answer = entry.devices.add(
                         request_names=[wanted] if wanted else [],
                         pool_name=pool,
                         device_name=device,
                         cdi_device_ids=[cdi],
                     )
+                    if device in self.shares and service == DRA.format("v1"):
+                        answer.share_id = self.shares[device]
         return reply
 
     async def _ready(self, claim: Any) -> Iterable[tuple[str, str, str, str]]:

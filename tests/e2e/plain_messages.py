@@ -33,6 +33,7 @@ _DRA = {
     "NodeUnprepareResourceResponse": "1 string error",
     "NodeUnprepareResourcesResponse": "1 NodeUnprepareResourceResponse{} claims",
 }
+_DRA_V1 = _DRA | {"Device": f"{_DRA['Device']}, 5 string share_id"}
 _HEALTH = {
     "NodeWatchResourcesRequest": "",
     "DeviceIdentifier": "1 string pool_name, 2 string device_name",
@@ -49,7 +50,7 @@ _CLASSIC = {
 }
 _FILES = {
     "pluginregistration": _REGISTRATION,
-    "k8s.io.kubelet.pkg.apis.dra.v1": _DRA,
+    "k8s.io.kubelet.pkg.apis.dra.v1": _DRA_V1,
     "k8s.io.kubelet.pkg.apis.dra.v1beta1": _DRA,
     "v1": _HEALTH,
     "v1beta1": _HEALTH,

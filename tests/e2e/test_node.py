@@ -102,7 +102,8 @@ def test_a_pod_gets_what_its_claim_promises_and_gives_it_back(kubectl: Kubectl, 
     assert seen["spec"]["nodeName"] == NODE
     assert says(kubectl, "p", "got=dev-").splitlines()[-1] == "got=dev-0"
     told = seen["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
-    assert told[0]["resources"][0]["resourceID"] == f"{DRIVER}/{NODE}/dev-0"
+    uid = kubectl.get("resourceclaims")["items"][0]["metadata"]["uid"]
+    assert told[0]["resources"][0]["resourceID"] == f"{DRIVER}/plain={uid}-dev-0"
     assert len(kubectl.get("preparations")["items"]) == 1
     assert list((node.root / "cdi").iterdir())
     kubectl("delete", "pod", "p", "--timeout=30s")

@@ -166,7 +166,10 @@ def test_a_pod_is_bound_when_its_share_is_ready(stage: Stage) -> None:
     published["spec"]["devices"] = [card | ready]
     stage.kubectl("replace", "-f", "-", given=published)
     stage.make(share("a", "4Gi"), pod("p", named("a")))
-    assert "example.com/attached" in stage.pending("p")
+    until(lambda: any("example.com/attached" in text for text in stage.events("p")))
+    waiting = stage.kubectl.get("pod", "p")
+    assert "nodeName" not in waiting["spec"]
+    assert waiting["status"]["nominatedNodeName"] == "node-a"
     (result,) = stage.results("a")
     assert (result["consumedCapacity"], stage.users("a")) == ({"bandwidth": "4Gi"}, ["p"])
     place = {name: result[name] for name in ("driver", "pool", "device", "shareID")}

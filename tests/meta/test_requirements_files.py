@@ -25,7 +25,7 @@ def pinned(name: str) -> dict[str, str]:
 
 
 def distribution(requirement: str) -> str:
-    return re.split(r"[<>=!~ \[]", requirement)[0].lower().replace("_", "-")
+    return re.split(r"[<>=!~; \[]", requirement)[0].lower().replace("_", "-")
 
 
 def test_run_is_what_the_project_declares():
@@ -33,12 +33,12 @@ def test_run_is_what_the_project_declares():
     assert declared("run") == project["dependencies"]
 
 
-@pytest.mark.parametrize("name", ["run", "dev", "bench", "oracle", "docs"])
+@pytest.mark.parametrize("name", ["run", "dev", "build", "bench", "oracle", "docs"])
 def test_everything_declared_is_pinned(name):
     assert {distribution(line) for line in declared(name)} <= pinned(name).keys()
 
 
-@pytest.mark.parametrize("name", ["run", "dev", "bench", "oracle", "docs"])
+@pytest.mark.parametrize("name", ["run", "dev", "build", "bench", "oracle", "docs"])
 def test_every_pin_has_hashes(name):
     text = (FOLDER / f"{name}.txt").read_text("utf-8")
     pins = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
@@ -46,7 +46,7 @@ def test_every_pin_has_hashes(name):
     assert all("--hash=sha256:" in pin for pin in pins)
 
 
-@pytest.mark.parametrize("name", ["run", "bench", "docs"])
+@pytest.mark.parametrize("name", ["run", "build", "bench", "docs"])
 def test_the_files_pin_the_same_versions(name):
     development = pinned("dev")
     shared = {key: version for key, version in pinned(name).items() if key in development}
@@ -54,7 +54,7 @@ def test_the_files_pin_the_same_versions(name):
     assert shared == {key: development[key] for key in shared}
 
 
-@pytest.mark.parametrize("name", ["run", "dev", "bench", "oracle", "docs"])
+@pytest.mark.parametrize("name", ["run", "dev", "build", "bench", "oracle", "docs"])
 def test_every_dependency_is_argued_for(name):
     note = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text("utf-8")
     argued = {name.lower() for name in re.findall(r"^\| `([\w-]+)`", note, flags=re.MULTILINE)}

@@ -4,13 +4,14 @@ Theory of operation: three pure decisions. For a pod: the claims of its template
 recorded when all of them that can be created exist. For a pod with a node: claims that are not reserved for
 it, because something other than our scheduler bound it, are reserved. For a claim: finished consumers are
 removed, with the last of them the claim is deallocated, and a claim that was created for a pod is deleted
-with that pod. A deleted claim without consumers loses its finalizer, reservations and devices in one write;
-if it has other finalizers, it is deallocated first. Each decision returns at most one action of each kind;
-the next one follows from the state observed then, so a crash between two actions loses nothing.
+with that pod, also when the pod is gone and no garbage collector does it. A deleted claim without consumers
+loses its finalizer, reservations and devices in one write; if it has other finalizers, it is deallocated
+first. Each decision returns at most one action of each kind; the next one follows from the state observed
+then, so a crash between two actions loses nothing.
 
-The observed state may be outdated. The controller must ask the server before it performs a `ReleaseClaim`
-because a pod is absent, a `CreateClaim` in place of a recorded claim that it does not see, or an event about
-a pod without devices.
+The observed state may be outdated. The controller must ask the server before it performs a `ReleaseClaim` or
+a `DeleteClaim` because a pod is absent, a `CreateClaim` in place of a recorded claim that it does not see, or
+an event about a pod without devices.
 """
 
 from __future__ import annotations
@@ -197,6 +198,9 @@ def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[Cl
     if ending and not left and claim.metadata.finalizers == (FINALIZER,):
         # No other finalizer: the claim, its reservations and its devices are removed in one write.
         return [RemoveFinalizer(claim, over)]
+    if not ending and not left and is_garbage(claim, lookups):
+        # It goes with its reservations and devices, as above.
+        return [DeleteClaim(claim)]
     if over or (allocated and not left and (ending or _is_unused(claim, lookups))):
         actions.append(ReleaseClaim(claim, over, deallocate=not left))
     elif ending and not allocated and not left and FINALIZER in claim.metadata.finalizers:
@@ -206,11 +210,18 @@ def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[Cl
     return actions
 
 
-def is_garbage(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
-    """Whether a claim belongs to a deleted pod: the garbage collector is about to delete it."""
-    owners = [owner for owner in claim.metadata.owner_references if owner.kind == "Pod"]
-    pods = [(owner.uid, lookups.get_pod(claim.metadata.namespace, owner.name)) for owner in owners]
-    return bool(owners) and all(pod is None or pod.metadata.uid != uid for uid, pod in pods)
+def is_garbage(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
+    """Whether a claim belongs to deleted pods and nobody else: a garbage collector would delete it."""
+    owners = claim.metadata.owner_references
+    return bool(owners) and all(
+        owner.kind == "Pod" and _is_pod_gone(claim, owner.name, owner.uid, lookups) for owner in owners
+    )
+
+
+def _is_pod_gone(claim: AnyClaim, name: str, uid: str, lookups: LifecycleLookups) -> bool:
+    """Whether a pod is deleted, or replaced by another of its name."""
+    pod = lookups.get_pod(claim.metadata.namespace, name)
+    return pod is None or pod.metadata.uid != uid
 
 
 def _is_consumer_gone(claim: AnyClaim, name: str, uid: str, lookups: LifecycleLookups) -> bool:
@@ -235,7 +246,7 @@ def _is_unused(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
 
 
 def _is_owner_finished(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
-    """Whether a claim was created for a finished pod; for a deleted pod the garbage collector acts."""
+    """Whether a claim was created for a finished pod."""
     for owner in claim.metadata.owner_references:
         if owner.kind == "Pod" and owner.api_version == "v1":
             pod = lookups.get_pod(claim.metadata.namespace, owner.name)
@@ -252,6 +263,7 @@ def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -
     )
     left = [user for user in claim.status.reserved_for if user.uid not in over]
     actions: list[ClaimAction] = [ReleaseClaim(claim, over, deallocate=False)] if over else []
-    if claim.metadata.deletion_timestamp is None and not left and _is_owner_finished(claim, lookups):
+    over_with_owner = _is_owner_finished(claim, lookups) or is_garbage(claim, lookups)
+    if claim.metadata.deletion_timestamp is None and not left and over_with_owner:
         actions.append(DeleteClaim(claim))
     return actions

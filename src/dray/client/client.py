@@ -22,7 +22,7 @@ import msgspec
 
 from dray.api.json_text import read_json, write_json
 from dray.api.kinds import Kind
-from dray.client.errors import KindNotServedError, NotFoundError, ResourceExpiredError
+from dray.client.errors import InvalidObjectError, KindNotServedError, NotFoundError, ResourceExpiredError
 from dray.client.object_refs import (
     SELECT_ALL,
     Document,
@@ -270,7 +270,18 @@ class Client:
             )
         path = build_path(row, decoder.version, namespace, name, subresource)
         query = self._build_write_query(dry_run) | patch.build_query()
-        reply = await self._call(row, "PATCH", path, query, patch.encode_body(), patch.content_type)
+        try:
+            reply = await self._call(row, "PATCH", path, query, patch.encode_body(), patch.content_type)
+        except InvalidObjectError as refused:
+            if row.name != "ResourceClaim" or not refused.names_opaque_parameters:
+                raise
+            # Few claims need it, and the protobuf runtime is slow to import.
+            from dray.client.claim_protobuf import repeat_patch
+
+            repeated = await repeat_patch(self._rest_client, path, query, patch)
+            if repeated is None:
+                raise
+            reply = repeated
         return decoder.decode_response(reply)
 
     async def delete(

@@ -120,6 +120,12 @@ class ResourceExpiredError(ApiError):
 class InvalidObjectError(ApiError):
     """The object violates rules of its kind."""
 
+    @property
+    def names_opaque_parameters(self) -> bool:
+        """Whether it is about a part of a claim that holds opaque parameters."""
+        fields = [cause.field for cause in self.causes]
+        return any(field == "spec" or field.startswith("status.allocation") for field in fields)
+
 
 class TooManyRequestsError(ApiError):
     """The server is busy or a disruption budget is exhausted; try again later."""

@@ -20,7 +20,15 @@ from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
 from dray.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTemplate
 from dray.claims import claim_names, reservation
-from dray.claims.actions import AnyClaim, ClaimAction, CreateClaim, EmitEvent, ReleaseClaim, RemoveFinalizer
+from dray.claims.actions import (
+    AnyClaim,
+    ClaimAction,
+    CreateClaim,
+    DeleteClaim,
+    EmitEvent,
+    ReleaseClaim,
+    RemoveFinalizer,
+)
 from dray.claims.lifecycle import (
     LifecycleLookups,
     decide_for_claim,
@@ -284,13 +292,12 @@ class ResourceClaimController:
     ) -> bool:
         """Whether to leave a claim whose pod is gone to the garbage collector, for a moment.
 
-        Usually the collector marks it for deletion a moment later, and it then goes with its devices in one
-        write. To release the devices first would cost two writes more, and race with the mark.
+        Usually the collector marks it for deletion a moment later. A cluster without
+        kube-controller-manager has none.
         """
         waits = (
-            isinstance(claim, ResourceClaim)
-            and claim.metadata.deletion_timestamp is None
-            and any(isinstance(action, ReleaseClaim) for action in actions)
+            claim.metadata.deletion_timestamp is None
+            and any(isinstance(action, DeleteClaim) for action in actions)
             and is_garbage(claim, self._lookup)
         )
         if not waits:
@@ -305,17 +312,14 @@ class ResourceClaimController:
         """Read pods that seem finished only because the informer does not show them; whether there were
         any.
         """
-        uids = frozenset[str]().union(
-            *(each.uids for each in actions if isinstance(each, ReleaseClaim | RemoveFinalizer))
-        )
         namespace = claim.metadata.namespace
         unseen = [
-            consumer
-            for consumer in claim.status.reserved_for
-            if consumer.uid in uids and not self._is_known(namespace, consumer.name, consumer.uid)
+            (name, uid)
+            for name, uid in _list_absent_pods(claim, actions)
+            if not self._is_known(namespace, name, uid)
         ]
-        for consumer in unseen:
-            await self._executor.read_pod(consumer.name, namespace, consumer.uid)
+        for name, uid in unseen:
+            await self._executor.read_pod(name, namespace, uid)
         return bool(unseen)
 
     def _is_apparently_done(self, namespace: str, consumer: ConsumerReference) -> bool:
@@ -332,6 +336,18 @@ class ResourceClaimController:
             return True
         pod = self._shared_informers.pod_cache.get(namespace, name)
         return pod is not None and pod.metadata.uid == uid
+
+
+def _list_absent_pods(claim: AnyClaim, actions: Iterable[ClaimAction]) -> set[tuple[str, str]]:
+    """List name and uid of the pods whose absence the actions rely on."""
+    uids = frozenset[str]().union(
+        *(each.uids for each in actions if isinstance(each, ReleaseClaim | RemoveFinalizer))
+    )
+    found = {(consumer.name, consumer.uid) for consumer in claim.status.reserved_for if consumer.uid in uids}
+    if any(isinstance(each, DeleteClaim) for each in actions):
+        found |= {(consumer.name, consumer.uid) for consumer in claim.status.reserved_for}
+        found |= {(owner.name, owner.uid) for owner in claim.metadata.owner_references if owner.kind == "Pod"}
+    return found
 
 
 def _has_events(actions: Iterable[ClaimAction]) -> bool:

@@ -8,7 +8,9 @@ counts in every step after its start and beside the main containers. So the pod 
 - all main containers and all sidecars, and
 - over the init containers: that one and the sidecars started up to it,
 
-and the overhead of its runtime on top. For scores, and only there, a container without a request for CPU or
+and the overhead of its runtime on top. Where the pod itself has requests for CPU, memory or huge pages
+(`spec.resources`), these replace the need of its containers; a limit of the pod is a request when no
+container has one. For scores, and only there, a container without a request for CPU or
 memory counts as a small one: many pods without requests still fill a node. Those two amounts are two more
 columns of the same table, so that they follow the same rule.
 
@@ -21,13 +23,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from dray.api.core import Container, Pod
+from dray.api.core import Container, Pod, PodResources
 from dray.values.quantity import NANOS_PER_UNIT, Quantity
 
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
+HUGE_PAGES_PREFIX = "hugepages-"
 ONE_POD = NANOS_PER_UNIT
+
+_POD_LEVEL_RESOURCES = frozenset({CPU, MEMORY})
+"""Besides huge pages; Kubernetes has no other resources for pods as a whole."""
 
 DEFAULT_CPU = NANOS_PER_UNIT // 10
 """CPU that a container without a request counts in scores: 100m."""
@@ -95,12 +101,32 @@ def compute_requests(pod: Pod) -> ResourceRequests:
     columns = _sum_amounts(map(_read_container_requests, spec.containers))
     if spec.init_containers:
         columns = _include_init_containers(columns, spec.init_containers)
+    if spec.resources is not None:
+        columns |= _read_pod_level_requests(spec.resources, columns)
     if spec.overhead:
         columns = _sum_amounts((columns, _add_scored_amounts(_to_nanos(spec.overhead), 0, 0)))
     weighed = (columns.pop(_SCORED_CPU, 0), columns.pop(_SCORED_MEMORY, 0))
     # After the containers, so that a request for `pods` does not change how a pod counts.
     columns[PODS] = ONE_POD
     return _intern_requests(tuple(columns.items()), weighed)
+
+
+def _read_pod_level_requests(resources: PodResources, of_containers: Amounts) -> Amounts:
+    """The requests of a pod as a whole, which replace those of its containers."""
+    limits = _to_nanos(resources.limits)
+    asked = {name: nanos for name, nanos in limits.items() if name not in of_containers}
+    asked |= _to_nanos(resources.requests)
+    counted = {
+        name: nanos
+        for name, nanos in asked.items()
+        if name in _POD_LEVEL_RESOURCES or name.startswith(HUGE_PAGES_PREFIX)
+    }
+    scored = {
+        column: counted[name]
+        for name, column in ((CPU, _SCORED_CPU), (MEMORY, _SCORED_MEMORY))
+        if name in counted
+    }
+    return counted | scored
 
 
 def _read_container_requests(container: Container) -> Amounts:

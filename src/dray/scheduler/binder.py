@@ -34,7 +34,7 @@ from dray.claims.binding_conditions import (
 )
 from dray.claims.claim_names import FINALIZER
 from dray.client.client import Client
-from dray.client.errors import ApiError, ConflictError, NotFoundError
+from dray.client.errors import ApiError, ConflictError, InvalidObjectError, NotFoundError
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.clock import format_timestamp
@@ -232,7 +232,8 @@ class Binder:
     ) -> ResourceClaim:
         """Build the claim with its allocation, reserved for all waiting consumers up to the limit."""
         old = stored.status
-        if old.allocation is None and any(result.binding_conditions for result in allocation.devices.results):
+        if old.allocation is None:
+            # Always: kube-scheduler adds a missing one with the next consumer, and allocations are immutable.
             now = format_timestamp(self._time_source.clock.now())
             allocation = msgspec.structs.replace(allocation, allocation_timestamp=now)
         there = {consumer.uid for consumer in old.reserved_for}
@@ -258,7 +259,13 @@ class Binder:
         """Write the status; only the differences when the server has fields that we do not know."""
         if self._client.get_unknown_fields(ResourceClaim):
             return await self._client.patch_changes(old, new, subresource="status")
-        return await self._client.update_status(new)
+        try:
+            return await self._client.update_status(new)
+        except InvalidObjectError:
+            # A peer allocated it with opaque parameters that JSON changes: a patch of the rest may pass.
+            if old.status.allocation is None or new.status.allocation is None:
+                raise
+            return await self._client.patch_changes(old, new, subresource="status")
 
     async def _reread_after_conflict(
         self, claim: ResourceClaim, sent: ResourceClaim, refused: ConflictError

@@ -233,21 +233,24 @@ class Scheduler:
         if not placement.pending_pod.claims:
             return
         began = self._clock.monotonic()
-        await self._binder.bind_claims(placement, on_waiting=lambda why: self._report_waiting(queued, why))
+        node = placement.node_state.name
+        await self._binder.bind_claims(
+            placement, on_waiting=lambda why: self._report_waiting(queued, node, why)
+        )
         self.metrics.record_plugin_time(PLUGIN_NAME, Phase.PRE_BIND, self._clock.monotonic() - began)
-        if not self._cache.has_node(placement.node_state.name):
+        if not self._cache.has_node(node):
             await self._binder.unreserve_claims(placement)
-            raise StalePlacementError(f"node {placement.node_state.name} is gone")
+            raise StalePlacementError(f"node {node} is gone")
 
     def _report_searching(self, queued: QueuedPod, rejection: PluginRejection) -> None:
         """Release the slot of a pod that waits for its searches, and report it."""
         self._release_slot(queued)
         self._reporter.enqueue(queued, rejection, in_flight=True)
 
-    def _report_waiting(self, queued: QueuedPod, why: str) -> None:
-        """Release the slot of a pod whose devices are not ready, and report it."""
+    def _report_waiting(self, queued: QueuedPod, node: str, why: str) -> None:
+        """Release the slot of a pod whose devices on its node are not ready, and report it."""
         self._release_slot(queued)
-        self._reporter.enqueue(queued, PluginRejection(PLUGIN_NAME, why), in_flight=True)
+        self._reporter.enqueue(queued, PluginRejection(PLUGIN_NAME, why), in_flight=True, node=node)
 
     def _report_bound(self, queued: QueuedPod, placement: Placement) -> AttemptResult:
         self.metrics.record_bound(queued, self._clock.monotonic())

@@ -3,7 +3,9 @@
 Theory of operation: an explanation costs more than a placement, and most pods wait only for a moment. So a
 pod is explained only after it has waited a while, from its last refusal; after every step of an explanation
 the reporter pauses four times as long as the step took, so that pods are placed in between. When explanations
-fall behind, pods get a short summary first. A message that the condition already has is not written again.
+fall behind, pods get a short summary first. A message that the condition already has is not written again. A
+pod that only waits for its devices to become ready on its node is not unschedulable, and more nodes would not
+help it: it gets `nominatedNodeName` and a normal event instead. The next refusal removes the nomination.
 
 Rules for this file: a pod that has a node meanwhile never gets the condition: it is written on the version
 that had none.
@@ -45,6 +47,8 @@ FIRST_RETRYABLE_CODE: Final = 500
 """Responses with this code or a higher one may change with a retry."""
 UNSCHEDULABLE_REASON: Final = "Unschedulable"
 CONDITION_TYPE: Final = "PodScheduled"
+WAITING_REASON: Final = "BindingConditionsPending"
+"""The reason of the event for a pod that waits for its devices; kube-scheduler has the same."""
 
 Refusal = Unschedulable | PluginRejection
 
@@ -59,6 +63,8 @@ class _PendingReport:
     in_flight: bool = False
     """Whether the pod is placed and waits for its devices or a search, so that it is not about to be refused.
     """
+    node: str = ""
+    """The node on which the pod waits for its devices."""
 
 
 class SchedulingStatusReporter:
@@ -81,13 +87,17 @@ class SchedulingStatusReporter:
         self.on_failure: Callable[[QueuedPod, Exception], None] = lambda _queued, _error: None
         """Receives reports that failed: they must not stop the reporter."""
 
-    def enqueue(self, queued: QueuedPod, refusal: Refusal, *, in_flight: bool = False) -> None:
-        """Report on a refused or waiting pod soon, unless it gets its node before."""
+    def enqueue(
+        self, queued: QueuedPod, refusal: Refusal, *, in_flight: bool = False, node: str = ""
+    ) -> None:
+        """Report on a refused or waiting pod soon, unless it gets its node before; `node` is where it waits
+        for its devices.
+        """
         known = self._pending.get(queued.uid)
         if len(self._pending) >= MAX_FULL_REPORTS and isinstance(refusal, Unschedulable):
             refusal = PluginRejection(PLUGIN_NAME, summarize_unschedulable(refusal))
         due = self._time_source.clock.monotonic() + REPORT_DELAY_SECONDS if known is None else known.due
-        self._pending[queued.uid] = _PendingReport(queued, due, refusal, in_flight)
+        self._pending[queued.uid] = _PendingReport(queued, due, refusal, in_flight, node)
         self._changed.set()
 
     def forget(self, uid: str) -> None:
@@ -129,11 +139,13 @@ class SchedulingStatusReporter:
         await self._throttle(began)
 
     async def _publish(self, pending: _PendingReport, text: str) -> None:
+        pod, node = pending.queued.pod, pending.node
         try:
-            if await self._update_condition(pending.queued.pod, text):
-                self._recorder.record(
-                    pending.queued.pod, "FailedScheduling", text, warning=True, action="Scheduling"
-                )
+            if node:
+                await self._nominate_node(pod, node)
+                self._recorder.record(pod, WAITING_REASON, f"{text} on node {node}", action="Scheduling")
+            elif await self._update_condition(pod, text):
+                self._recorder.record(pod, "FailedScheduling", text, warning=True, action="Scheduling")
         except CALL_ERRORS as failed:
             # A refused permission does not change with a retry.
             if (
@@ -164,23 +176,58 @@ class SchedulingStatusReporter:
                 return str(found.value)
             await self._throttle(began)
 
+    async def _nominate_node(self, pod: Pod, node: str) -> bool:
+        """Name the node of a pod that waits there; False when it is named already, or the pod is bound or
+        gone.
+        """
+        return await self._patch_status(
+            pod,
+            lambda now: None if now.status.nominated_node_name == node else {"nominatedNodeName": node},
+        )
+
     async def _update_condition(self, pod: Pod, text: str) -> bool:
         """Write the condition; False when it is there already, or the pod has a node or is gone."""
+        return await self._patch_status(pod, lambda now: self._build_refused_status(now, text))
+
+    def _build_refused_status(self, pod: Pod, text: str) -> dict[str, Any] | None:
+        """Build the changes of the status of a refused pod; None without any."""
+        old = next((each for each in pod.status.conditions if each.type == CONDITION_TYPE), None)
+        condition = {
+            "type": CONDITION_TYPE,
+            "status": "False",
+            "reason": UNSCHEDULABLE_REASON,
+            "message": text,
+        }
+        nomination = {"nominatedNodeName": None} if pod.status.nominated_node_name else {}
+        if (
+            old is not None
+            and not nomination
+            and (old.status, old.reason, old.message)
+            == (
+                "False",
+                UNSCHEDULABLE_REASON,
+                text,
+            )
+        ):
+            return None
+        since = old.last_transition_time if old is not None and old.status == "False" else None
+        condition["lastTransitionTime"] = since or format_timestamp(self._time_source.clock.now())
+        return {"conditions": [condition], **nomination}
+
+    async def _patch_status(self, pod: Pod, build: Callable[[Pod], dict[str, Any] | None]) -> bool:
+        """Write what `build` wants to change of the latest status of a pod; False when that is nothing, or
+        the pod has a node or is gone.
+        """
         for left in reversed(range(3)):
             now = self._get_latest_pod(pod)
             if now is None or now.metadata.uid != pod.metadata.uid or now.spec.node_name:
                 return False
-            old = next((each for each in now.status.conditions if each.type == CONDITION_TYPE), None)
-            if old is not None and (old.status, old.reason, old.message) == (
-                "False",
-                UNSCHEDULABLE_REASON,
-                text,
-            ):
+            status = build(now)
+            if status is None:
                 return False
-            since = old.last_transition_time if old is not None and old.status == "False" else None
-            change = _build_condition_patch(
-                now, text, since or format_timestamp(self._time_source.clock.now())
-            )
+            # Pinned to the version that was seen without a node.
+            pins = {"uid": now.metadata.uid, "resourceVersion": now.metadata.resource_version}
+            change = StrategicMergePatch({"metadata": pins, "status": status})
             try:
                 await self._client.patch(
                     POD_KIND, pod.metadata.name, change, pod.metadata.namespace, subresource="status"
@@ -193,19 +240,3 @@ class SchedulingStatusReporter:
             except NotFoundError:
                 return False
         return False
-
-
-def _build_condition_patch(pod: Pod, text: str, since: str) -> StrategicMergePatch:
-    """Build the patch of the condition, pinned to the version that was seen without a node."""
-    metadata: dict[str, Any] = {
-        "uid": pod.metadata.uid,
-        "resourceVersion": pod.metadata.resource_version,
-    }
-    condition = {
-        "type": CONDITION_TYPE,
-        "status": "False",
-        "reason": UNSCHEDULABLE_REASON,
-        "message": text,
-        "lastTransitionTime": since,
-    }
-    return StrategicMergePatch({"metadata": metadata, "status": {"conditions": [condition]}})

@@ -123,6 +123,7 @@ def get_remaining_seconds() -> float | None:
 
 UnaryMethod = Callable[[ProtobufMessage], Awaitable[ProtobufMessage]]
 StreamMethod = Callable[[ProtobufMessage], AsyncIterator[ProtobufMessage]]
+BlockingMethod = Callable[[ProtobufMessage], ProtobufMessage]
 
 
 class GrpcStub:
@@ -172,6 +173,25 @@ def build_rpc_handler(service: GrpcService, implementations: Mapping[str, UnaryM
             response_serializer=method.response.SerializeToString,
         )
     return grpc.method_handlers_generic_handler(service.name, handlers)
+
+
+def build_blocking_rpc_handler(service: GrpcService, implementations: Mapping[str, BlockingMethod]) -> Any:
+    """Build the handler of a service for a gRPC server with threads, which answers a malformed request with
+    `Internal` by itself. Its methods must not be streams.
+    """
+    handlers = {}
+    for name, implementation in implementations.items():
+        method = service.methods[name]
+        handlers[name] = grpc.unary_unary_rpc_method_handler(
+            _drop_context(implementation),
+            request_deserializer=partial(decode_message, method.request),
+            response_serializer=method.response.SerializeToString,
+        )
+    return grpc.method_handlers_generic_handler(service.name, handlers)
+
+
+def _drop_context(implementation: BlockingMethod) -> Any:
+    return lambda request, _context: implementation(request)
 
 
 def _wrap_unary(implementation: Any, method: GrpcMethod) -> Any:

@@ -329,6 +329,22 @@ class TestClaims:
             ReleaseClaim(left, frozenset(), True)
         ]
 
+    @pytest.mark.parametrize("world", [World(), World(pod(uid="another"))])
+    def test_a_claim_goes_when_its_pod_is_gone(self, world):
+        orphan = claim(users=("u1",), allocated=True, owner="u1", finalizers=(FINALIZER,))
+        assert decide_for_claim(orphan, world.around()) == [DeleteClaim(orphan)]
+
+    def test_a_claim_with_another_owner_stays_and_gives_back_its_devices(self):
+        owner = OwnerRef(api_version="apps/v1", kind="Deployment", name="d", uid="u9")
+        shared = claim(users=("u1",), allocated=True, owner="u1", finalizers=(FINALIZER,))
+        owners = (*shared.metadata.owner_references, owner)
+        shared = msgspec.structs.replace(
+            shared, metadata=msgspec.structs.replace(shared.metadata, owner_references=owners)
+        )
+        assert decide_for_claim(shared, World().around()) == [
+            ReleaseClaim(shared, frozenset({"u1"}), deallocate=True)
+        ]
+
     def test_a_claim_goes_when_its_pod_is_over(self):
         made = claim(owner="u1", entry="gpu")
         assert decide_for_claim(made, World(pod(phase="Succeeded")).around()) == [DeleteClaim(made)]

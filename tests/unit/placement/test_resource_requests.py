@@ -92,6 +92,29 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         },
         {"example.com/gpu": "2"},
     ),
+    "requests of the pod replace those of its containers": (
+        {
+            "containers": [main(cpu="1", memory="1Gi")],
+            "initContainers": [sidecar(cpu="3"), main(cpu="8")],
+            "resources": {"requests": {"cpu": "2", "hugepages-2Mi": "4Mi"}},
+        },
+        {"cpu": "2", "memory": "1Gi", "hugepages-2Mi": "4Mi"},
+    ),
+    "overhead comes on top of the requests of the pod": (
+        {"containers": [main()], "resources": {"requests": {"cpu": "2"}}, "overhead": {"cpu": "500m"}},
+        {"cpu": "2.5"},
+    ),
+    "a limit of the pod is a request when no container has one": (
+        {"containers": [main(cpu="1")], "resources": {"limits": {"cpu": "4", "memory": "2Gi"}}},
+        {"cpu": "1", "memory": "2Gi"},
+    ),
+    "pods as a whole ask for no extended resources": (
+        {
+            "containers": [container({"example.com/gpu": "1"})],
+            "resources": {"requests": {"example.com/gpu": "5", "ephemeral-storage": "1Gi"}},
+        },
+        {"example.com/gpu": "1"},
+    ),
 }
 
 
@@ -125,6 +148,10 @@ WEIGHED: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "overhead without an amount adds none": (
         {"containers": [main()], "overhead": {"memory": "1"}},
         (DEFAULT_CPU, DEFAULT_MEMORY + NANOS_PER_UNIT),
+    ),
+    "requests of the pod count instead": (
+        {"containers": [main(), main()], "resources": {"requests": {"cpu": "3"}}},
+        (3 * NANOS_PER_UNIT, 2 * DEFAULT_MEMORY),
     ),
     "a pod without containers weighs nothing": ({}, (0, 0)),
 }

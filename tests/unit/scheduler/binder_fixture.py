@@ -14,6 +14,7 @@ from dray.claims.claim_names import FINALIZER
 from dray.client.client import Client
 from dray.client.errors import ConflictError, NotFoundError
 from dray.client.rest_client import ClientOptions
+from dray.clock import format_timestamp
 from dray.placement.scheduling_cycle import Placement
 from dray.placement.snapshot import NodeState
 from dray.scheduler.assume_cache import ClaimAssumeCache
@@ -87,6 +88,12 @@ class BinderFixture:
         self.binder = Binder(cast(Client, self.server), self.book, max_wait=60.0)
         for each in claims:
             self.book.update(self.server.put(each))
+
+    @property
+    def given(self) -> AllocationResult:
+        """What a binder writes now."""
+        now = format_timestamp(self.server.options.time_source.clock.now())
+        return replace(GIVEN, allocation_timestamp=now)
 
     def known(self, name: str = "c") -> ResourceClaim:
         found = self.book.get("ml", name)

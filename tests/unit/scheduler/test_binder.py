@@ -28,7 +28,7 @@ def test_devices_and_consumer_are_one_write() -> None:
         fixture = BinderFixture(PROTECTED)
         await fixture.bind(fixture.placed())
         (written,) = fixture.server.writes
-        assert written.status.allocation == GIVEN
+        assert written.status.allocation == fixture.given
         assert users(written) == ["p"]
         assert fixture.server.bound == [("p", "a")]
         assert not fixture.book.has_pending_allocation(PROTECTED)
@@ -43,7 +43,7 @@ def test_a_claim_without_its_finalizer_gets_it_before_its_devices() -> None:
         first, second = fixture.server.writes
         assert (first.metadata.finalizers, first.status.allocation) == ((FINALIZER,), None)
         assert second.metadata.finalizers == (FINALIZER,)
-        assert second.status.allocation == GIVEN
+        assert second.status.allocation == fixture.given
 
     run(play)
 
@@ -84,7 +84,7 @@ def test_a_newer_version_is_read_and_judged_again() -> None:
         await fixture.bind(placement)
         assert fixture.binder.conflicts == 1
         assert fixture.server.claims["c"].metadata.labels == {"a": "b"}
-        assert fixture.server.claims["c"].status.allocation == GIVEN
+        assert fixture.server.claims["c"].status.allocation == fixture.given
 
     run(play)
 
@@ -291,12 +291,23 @@ def hear(fixture: BinderFixture, found: ResourceClaim) -> None:
     fixture.binder.notify_claim_changed(stored)
 
 
-def test_when_devices_were_given_is_noted_for_those_that_have_to_become_ready() -> None:
+def test_an_allocation_is_never_written_again_for_its_timestamp() -> None:
+    async def play() -> None:
+        # A peer or an older release allocated it without one; the server would refuse another allocation.
+        fixture = BinderFixture(replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN)))
+        await fixture.bind(fixture.placed())
+        (written,) = fixture.server.writes
+        assert written.status.allocation == GIVEN
+
+    run(play)
+
+
+def test_when_devices_were_given_is_noted() -> None:
     async def play() -> None:
         fixture, task = await waiting()
         written = fixture.server.claims["c"].status.allocation
         assert written is not None
-        assert written.allocation_timestamp == "2026-01-01T00:00:00Z"
+        assert written.allocation_timestamp == fixture.given.allocation_timestamp == "2026-01-01T00:00:00Z"
         hear(fixture, saying(fixture.server.claims["c"], "attached"))
         await task
         assert fixture.binder._claim_locks == {}

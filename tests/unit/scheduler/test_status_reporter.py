@@ -319,3 +319,36 @@ def test_the_reporter_pauses_between_steps() -> None:
         assert fixture.recorded == ["no fixture", "neither"]
 
     played(play)
+
+
+@pytest.mark.parametrize("before", ["", "another"])
+def test_a_pod_that_waits_for_its_devices_is_not_unschedulable(before: str) -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        assert fixture.pod is not None
+        fixture.pod = replace(fixture.pod, status=replace(fixture.pod.status, nominated_node_name=before))
+        fixture.entry.state = QueuedPodState.TRYING
+        fixture.reporter.enqueue(fixture.entry, NO, in_flight=True, node="node-a")
+        await fixture.time.advance(REPORT_DELAY_SECONDS)
+
+    fixture = played(play)
+    (written,) = fixture.written
+    assert written["status"] == {"nominatedNodeName": "node-a"}
+    assert fixture.recorded == ["no fixture on node node-a"]
+
+
+def test_a_nomination_is_written_once_and_removed_with_the_next_refusal() -> None:
+    async def play(fixture: ReporterFixture) -> None:
+        assert fixture.pod is not None
+        fixture.says("no fixture")
+        fixture.pod = replace(fixture.pod, status=replace(fixture.pod.status, nominated_node_name="node-a"))
+        fixture.entry.state = QueuedPodState.TRYING
+        fixture.reporter.enqueue(fixture.entry, NO, in_flight=True, node="node-a")
+        await fixture.time.advance(REPORT_DELAY_SECONDS)
+        assert fixture.written == []
+        fixture.entry.state = QueuedPodState.WAITING
+        fixture.reporter.enqueue(fixture.entry, NO)
+        await fixture.time.advance(2 * REPORT_DELAY_SECONDS)
+
+    (written,) = played(play).written
+    assert written["status"]["nominatedNodeName"] is None
+    assert written["status"]["conditions"][0]["message"] == "no fixture"

@@ -17,7 +17,7 @@ from dray.api.json_text import write_json
 from dray.client.client import Client
 from dray.driver import Driver
 from dray.driver.deploy.manifests import build_manifests
-from dray.driver.deploy.objects import shorten_driver_name
+from dray.driver.deploy.objects import DeploymentTarget, shorten_driver_name
 from dray.store.memory import MemoryStore
 from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
@@ -86,7 +86,7 @@ async def open_driver_server() -> AsyncIterator[DriverServer]:
         for name in ("node-a", "node-b"):
             await api.create(node(name))
         for driver in (Gpu(), Nic()):
-            for document in build_manifests(driver, "registry.example.com/driver:1"):
+            for document in build_manifests(driver, DeploymentTarget("registry.example.com/driver:1")):
                 await _create(api, document)
         for each in (
             resource_slice("gpu-a"),

@@ -26,6 +26,13 @@ class ContainerResources(Projection, frozen=True):
     claims: tuple[ContainerClaim, ...] = ()
 
 
+class PodResources(Projection, frozen=True):
+    """What all containers of a pod need together; replaces their sum, resource by resource."""
+
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
 class Container(Projection, frozen=True):
     """One container of a pod."""
 
@@ -97,6 +104,7 @@ class PodSpec(Projection, frozen=True):
     init_containers: tuple[Container, ...] = ()
     ephemeral_containers: tuple[Container, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    resources: PodResources | None = None
     node_name: str = ""
     scheduler_name: str = ""
     priority: Int64 | None = None

@@ -36,6 +36,7 @@ from dray.api.core.pod import (
     PodCondition,
     PodResourceClaim,
     PodResourceClaimStatus,
+    PodResources,
     PodSpec,
     PodStatus,
     PreferredNode,
@@ -100,6 +101,7 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "nodeSelector": "Labels that a node must have, with exactly these values.",
             "affinity": "Placement requirements and preferences of the pod.",
             "tolerations": "Taints of nodes that the pod tolerates.",
+            "resources": "What the containers need together; replaces the sum of theirs.",
             "overhead": "What the runtime of the pod needs on top of its containers.",
             "schedulingGates": "While one is left, the pod is not scheduled.",
             "restartPolicy": "When containers that end are started again: `Always`, `OnFailure` or `Never`.",
@@ -131,6 +133,10 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "requests": "What is reserved for the container.",
             "limits": "What the container may use at most.",
             "claims": "Claims of the pod that the container uses.",
+        },
+        PodResources: {
+            "requests": "What is reserved for the pod: CPU, memory and huge pages.",
+            "limits": "What all containers together may use at most.",
         },
         ContainerClaim: {
             "name": "The name of a claim in `spec.resourceClaims` of the pod.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from dray.claims.ledger.rows import CounterSetId, DeviceId, Holding
 from dray.values.quantity import Quantity
@@ -39,6 +40,21 @@ class Denial:
     device: DeviceId | None
     message: str
     position: int = 0
+
+
+RESULTS_PATH: Final = "status.allocation.devices.results"
+
+
+def build_allocation_causes(denials: Iterable[Denial]) -> list[dict[str, str]]:
+    """The causes of a 409 for an allocation: each with the result it is about."""
+    return [
+        {
+            "reason": denial.reason.value,
+            "message": denial.message,
+            "field": f"{RESULTS_PATH}[{denial.position}]",
+        }
+        for denial in denials
+    ]
 
 
 def deny_held(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:

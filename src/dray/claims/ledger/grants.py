@@ -287,6 +287,32 @@ def _charge_counters(
     return denied
 
 
+def record_holdings(
+    transaction: LedgerTransaction,
+    holdings: Iterable[tuple[DeviceId, Holding]],
+    published_pools: PublishedPools,
+) -> None:
+    """Add what a stored claim holds to the transaction, whatever others hold: nothing is checked."""
+    for device, holding in holdings:
+        row = transaction.read_device(device)
+        if any(is_same_holding(holding, held) for held in row.holdings):
+            continue
+        added = msgspec.structs.replace(row, holdings=(*row.holdings, holding))
+        transaction.write(build_device_key(device), added)
+        facts = published_pools((device.driver, device.pool)).devices.get(device.device)
+        if facts is not None:
+            charge_published(transaction, device, facts.draws)
+
+
+def charge_anew(transaction: LedgerTransaction, device: DeviceId, draws: DrawsByCounterSet) -> None:
+    """Charge a device that is held with what it draws now, instead of what it drew when it was taken."""
+    row = transaction.read_device(device)
+    if row.holdings and row.charged != draws:
+        keep_holdings(transaction, device, row, ())
+        transaction.write(build_device_key(device), DeviceRow(holdings=row.holdings))
+        charge_published(transaction, device, draws)
+
+
 def charge_published(transaction: LedgerTransaction, device: DeviceId, draws: DrawsByCounterSet) -> None:
     """Charge a device that is published anew with what it draws, if it is held and was never charged."""
     row = transaction.read_device(device)

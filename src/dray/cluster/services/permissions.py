@@ -55,7 +55,7 @@ SCHEDULER_PERMISSIONS: Final = ServicePermissions(
         f"{_READ_VERBS}: nodes pods",
         f"{_READ_VERBS}: resourceslices.resource.k8s.io deviceclasses.resource.k8s.io"
         " devicetaintrules.resource.k8s.io",
-        f"{_READ_VERBS},patch: resourceclaims.resource.k8s.io",
+        f"{_READ_VERBS},update,patch: resourceclaims.resource.k8s.io",
         f"{_READ_VERBS}: resourceclaims.cdi.k8s.io",
         # Allocation and reservations: some servers check `binding` apart from the status.
         "update,patch: resourceclaims.resource.k8s.io/status resourceclaims.resource.k8s.io/binding",
@@ -74,8 +74,10 @@ CONTROLLER_PERMISSIONS: Final = ServicePermissions(
         f"{_READ_VERBS}: resourceclaimtemplates.resource.k8s.io resourceslices.resource.k8s.io"
         " devicetaintrules.resource.k8s.io",
         "patch: devicetaintrules.resource.k8s.io/status",
-        f"{_READ_VERBS},create,patch,delete: resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io",
-        "patch: resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status",
+        f"{_READ_VERBS},create,update,patch,delete: resourceclaims.resource.k8s.io",
+        f"{_READ_VERBS},create,patch,delete: resourceclaims.cdi.k8s.io",
+        "update,patch: resourceclaims.resource.k8s.io/status",
+        "patch: resourceclaims.cdi.k8s.io/status",
         # Claims are created with the finalizer that keeps them while they have devices.
         "update,patch: resourceclaims.resource.k8s.io/binding resourceclaims.cdi.k8s.io/binding",
         "patch: pods/status",

@@ -11,6 +11,7 @@ Rules for this file: pure; the same driver gives the same documents.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from dray.driver.base import ClassicDriver, Driver
@@ -23,6 +24,7 @@ from dray.driver.deploy.objects import (
     shorten_driver_name,
 )
 from dray.driver.deploy.rbac import (
+    CERTIFICATE_RULES,
     CLASSIC_NODE_RULES,
     CLASSIC_WEBHOOK_RULES,
     CONTROLLER_RULES,
@@ -38,15 +40,14 @@ from dray.values.names import check_driver_name
 _POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"
 
 
-def build_manifests(
-    driver: Driver, image: str, namespace: str = "", *, ca_bundle: str = ""
-) -> list[Document]:
+def build_manifests(driver: Driver, target: DeploymentTarget) -> list[Document]:
     """Build all documents, in an order in which they can be applied."""
-    if not image:
+    if not target.image:
         raise InputError("which image? The driver's program must be its entry point")
     if not driver.name or check_driver_name(driver.name):
         raise InputError(f"`{driver.name}` is not the name of a driver; expected one like `gpu.example.com`")
-    target = DeploymentTarget(image, namespace or shorten_driver_name(driver.name), ca_bundle)
+    if not target.namespace:
+        target = replace(target, namespace=shorten_driver_name(driver.name))
     return list(_build_documents(driver, DriverObjects(driver, target)))
 
 
@@ -67,7 +68,9 @@ def _build_documents(driver: Driver, objects: DriverObjects) -> Iterator[Documen
         device_class = objects.build_object("DeviceClass", f"{RESOURCE_GROUP}/v1", driver.name)
         yield device_class | {"spec": {"selectors": [selector]}}
     if driver.parameters is not None:
-        yield from build_account(objects, "webhook", CLASSIC_WEBHOOK_RULES if objects.is_classic else ())
+        rules = CLASSIC_WEBHOOK_RULES if objects.is_classic else ()
+        rules += CERTIFICATE_RULES if objects.target.issues_certificate else ()
+        yield from build_account(objects, "webhook", rules)
         yield build_webhook_deployment(objects)
         yield build_service(objects)
         yield build_webhook_configuration(objects)

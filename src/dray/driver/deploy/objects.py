@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from dray.driver.base import ClassicDriver, Driver
@@ -13,6 +14,9 @@ from dray.errors import InputError
 from dray.values.names import check_dns_label
 
 Document = dict[str, Any]
+
+KUBELET_DIR: Final = PurePosixPath("/var/lib/kubelet")
+CDI_DIR: Final = PurePosixPath("/var/run/cdi")
 
 RESOURCE_GROUP: Final = "resource.k8s.io"
 RESOURCE_VERSIONS: Final = ["v1", "v1beta2", "v1beta1"]
@@ -28,8 +32,15 @@ class DeploymentTarget:
     image: str
     namespace: str = ""
     """The driver's own namespace; named after the driver when empty."""
+    issues_certificate: bool = True
+    """Whether the webhook issues its certificate itself; else the cluster puts it into the secret."""
     ca_bundle: str = ""
-    """The authority of the webhook's certificate, PEM in base64; its issuer fills it in when empty."""
+    """The authority of a certificate that the cluster issues, PEM in base64; its issuer fills it in when
+    empty.
+    """
+    kubelet_dir: PurePosixPath = KUBELET_DIR
+    """The kubelet's root directory on the nodes."""
+    cdi_dir: PurePosixPath = CDI_DIR
 
 
 def shorten_driver_name(name: str) -> str:
@@ -47,12 +58,23 @@ class DriverObjects:
     def __init__(self, driver: Driver, target: DeploymentTarget) -> None:
         if check_dns_label(target.namespace):
             raise InputError(f"`{target.namespace}` is not the name of a namespace")
+        for directory in (target.kubelet_dir, target.cdi_dir):
+            if not directory.is_absolute() or ".." in directory.parts:
+                raise InputError(f"`{directory}` is not the absolute path of a directory of the nodes")
         self.driver, self.target = driver.name, target
         self.is_classic = isinstance(driver, ClassicDriver)
         self.base_name = shorten_driver_name(driver.name)
 
     def format_name(self, part: str) -> str:
         return f"{self.base_name}-{part}"
+
+    @property
+    def webhook_configuration_name(self) -> str:
+        return f"{self.base_name}-parameters"
+
+    @property
+    def webhook_secret_name(self) -> str:
+        return self.format_name("webhook-tls")
 
     def build_labels(self, part: str) -> dict[str, str]:
         return {"app.kubernetes.io/name": self.base_name, "app.kubernetes.io/component": part}

@@ -24,7 +24,9 @@ DRIVER_ANNOTATION: Final = "dray.dev/driver"
 _RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 
 RbacRule = tuple[str, str, str]
-"""Verbs, API group and resources, separated by commas; `=DRIVER` limits a rule to the driver's name."""
+"""Verbs, API group and resources, separated by commas. A name after `=` limits a rule to an object of the
+driver (see `_build_rules`): `DRIVER` to its name, `SECRET` and `CONFIGURATION` to those of its webhook.
+"""
 
 _EVENT_RULES: Final[tuple[RbacRule, ...]] = (
     ("create,patch", "", "events"),
@@ -50,6 +52,14 @@ CONTROLLER_RULES: Final[tuple[RbacRule, ...]] = (
     *_EVENT_RULES,
 )
 CLASSIC_WEBHOOK_RULES: Final[tuple[RbacRule, ...]] = (("get", CLASSIC_GROUP, "resourceclasses"),)
+CERTIFICATE_RULES: Final[tuple[RbacRule, ...]] = (
+    ("get,patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations=CONFIGURATION"),
+)
+"""Rights of a webhook that issues its certificate itself; it keeps it in a secret in its namespace."""
+_SECRET_RULES: Final[tuple[RbacRule, ...]] = (
+    ("create", "", "secrets"),  # a creation cannot be limited to a name
+    ("get,patch", "", "secrets=SECRET"),
+)
 _LEADER_ELECTION_RULES: Final[tuple[RbacRule, ...]] = (("create,get,patch", "coordination.k8s.io", "leases"),)
 _INVENTORY_RULES: Final[Mapping[str, RbacRule]] = {
     "node": ("create,get,patch", "", "configmaps"),
@@ -80,6 +90,7 @@ def build_account(objects: DriverObjects, part: str, rules: Sequence[RbacRule]) 
         (_INVENTORY_RULES[part],) if objects.is_classic and part in _INVENTORY_RULES else ()
     )
     namespaced_rules += _LEADER_ELECTION_RULES if part == "controller" else ()
+    namespaced_rules += _SECRET_RULES if part == "webhook" and objects.target.issues_certificate else ()
     if namespaced_rules:
         role = objects.build_namespaced_object("Role", version, part)
         yield role | {"rules": _build_rules(objects, namespaced_rules)}
@@ -88,11 +99,16 @@ def build_account(objects: DriverObjects, part: str, rules: Sequence[RbacRule]) 
 
 
 def _build_rules(objects: DriverObjects, rules: Sequence[RbacRule]) -> list[Document]:
+    limits = {
+        "DRIVER": objects.driver,
+        "SECRET": objects.webhook_secret_name,
+        "CONFIGURATION": objects.webhook_configuration_name,
+    }
     built = []
     for verbs, group, resources in rules:
-        names, _, is_for_driver = resources.partition("=")
+        names, _, limit = resources.partition("=")
         rule: Document = {"apiGroups": [group], "resources": names.split(","), "verbs": verbs.split(",")}
-        built.append(rule | ({"resourceNames": [objects.driver]} if is_for_driver else {}))
+        built.append(rule | ({"resourceNames": [limits[limit]]} if limit else {}))
     return built
 
 

@@ -1,7 +1,8 @@
 """The webhook's Service and the configuration by which API servers call it.
 
-The cluster issues the certificate: its issuer puts it into the secret that the Deployment mounts, and the
-authority into the configuration (`ca_bundle`).
+The webhook issues its certificate itself and puts the authority into the configuration. Or the cluster does:
+then its issuer puts the certificate into the secret that the Deployment mounts, and the authority into the
+configuration (`ca_bundle`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dray.driver.deploy.objects import (
     Document,
     DriverObjects,
 )
-from dray.driver.webhook.server import PATH
+from dray.webhook_server import VALIDATE_PATH
 
 
 def build_service(objects: DriverObjects) -> Document:
@@ -41,7 +42,11 @@ def build_webhook_configuration(objects: DriverObjects) -> Document:
         "resources": kinds,
         "scope": "*",  # without it, kubectl would report a change at every apply
     }
-    service = {"namespace": objects.target.namespace, "name": objects.format_name("webhook"), "path": PATH}
+    service = {
+        "namespace": objects.target.namespace,
+        "name": objects.format_name("webhook"),
+        "path": VALIDATE_PATH,
+    }
     bundle = {"caBundle": objects.target.ca_bundle} if objects.target.ca_bundle else {}
     webhook = {
         "name": f"parameters.{objects.driver}",
@@ -54,6 +59,6 @@ def build_webhook_configuration(objects: DriverObjects) -> Document:
         "rules": [rule],
     }
     configuration = objects.build_object(
-        "ValidatingWebhookConfiguration", ADMISSION_VERSION, f"{objects.base_name}-parameters"
+        "ValidatingWebhookConfiguration", ADMISSION_VERSION, objects.webhook_configuration_name
     )
     return configuration | {"webhooks": [webhook]}

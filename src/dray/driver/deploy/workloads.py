@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from dray.driver.deploy.objects import Document, DriverObjects
+from dray.driver.deploy.objects import DeploymentTarget, Document, DriverObjects
 
 _METRICS_PORT: Final = 8080
 _WEBHOOK_PORT: Final = 8443
 _CERTIFICATE_DIR: Final = "/etc/webhook"
 
-HOST_PATH_MOUNTS: Final[Mapping[str, str]] = {
-    "plugins": "/var/lib/kubelet/plugins",
-    "plugins-registry": "/var/lib/kubelet/plugins_registry",
-    "cdi": "/var/run/cdi",
-}
-"""Directories of the node that a driver shares with the agent and the container runtime."""
+
+def list_host_directories(target: DeploymentTarget) -> dict[str, str]:
+    """List the directories of the node that a driver shares with the agent and the container runtime.
+
+    They have the same paths in the container: the agent calls the socket at the path that the driver says.
+    """
+    return {
+        "plugins": str(target.kubelet_dir / "plugins"),
+        "plugins-registry": str(target.kubelet_dir / "plugins_registry"),
+        "cdi": str(target.cdi_dir),
+    }
 
 
 def build_daemon_set(objects: DriverObjects) -> Document:
     """Build the DaemonSet that runs the driver on every node."""
-    pod = _build_pod_template(objects, "node", ["run"])
+    directories = list_host_directories(objects.target)
+    flags = {"--plugins": "plugins", "--plugins-registry": "plugins-registry", "--cdi-dir": "cdi"}
+    arguments = [word for flag, name in flags.items() for word in (flag, directories[name])]
+    pod = _build_pod_template(objects, "node", ["run", *arguments])
     container = pod["spec"]["containers"][0]
     container["env"] += [
         _build_field_ref_env("NODE_NAME", "spec.nodeName"),
         _build_field_ref_env("POD_UID", "metadata.uid"),
     ]
-    container["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in HOST_PATH_MOUNTS.items()]
+    container["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in directories.items()]
     container["securityContext"]["runAsUser"] = 0  # the node's directories belong to root
     pod["spec"]["volumes"] = [
         {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
-        for name, path in HOST_PATH_MOUNTS.items()
+        for name, path in directories.items()
     ]
     pod["spec"] |= {"priorityClassName": "system-node-critical", "tolerations": [{"operator": "Exists"}]}
     # The new pod starts before the old one stops: two instances of a driver can share a node meanwhile.
@@ -52,18 +59,30 @@ def build_deployment(objects: DriverObjects, part: str, arguments: list[str], re
 
 
 def build_webhook_deployment(objects: DriverObjects) -> Document:
-    """Build the Deployment of the webhook, which mounts its certificate from a secret."""
-    arguments = ["webhook", "--address", f"0.0.0.0:{_WEBHOOK_PORT}"]
-    arguments += ["--certificate", f"{_CERTIFICATE_DIR}/tls.crt", "--key", f"{_CERTIFICATE_DIR}/tls.key"]
+    """Build the Deployment of the webhook, whose certificate is in a secret."""
+    volume: Document = {"name": "certificate", "emptyDir": {"medium": "Memory"}}
+    if objects.target.issues_certificate:
+        arguments = [
+            "--tls-secret",
+            objects.webhook_secret_name,
+            "--tls-service",
+            objects.format_name("webhook"),
+        ]
+        arguments += ["--tls-configuration", objects.webhook_configuration_name]
+        arguments += ["--tls-dir", _CERTIFICATE_DIR]
+    else:
+        volume = {"name": "certificate", "secret": {"secretName": objects.webhook_secret_name}}
+        arguments = ["--certificate", f"{_CERTIFICATE_DIR}/tls.crt", "--key", f"{_CERTIFICATE_DIR}/tls.key"]
+    arguments = ["webhook", "--address", f"0.0.0.0:{_WEBHOOK_PORT}", *arguments]
     deployment = build_deployment(objects, "webhook", arguments, replicas=2)
     pod = deployment["spec"]["template"]["spec"]
     container = pod["containers"][0]
-    container["env"] = []
+    container["env"] = [_build_field_ref_env("POD_NAMESPACE", "metadata.namespace")]
     container["ports"] = [{"name": "webhook", "containerPort": _WEBHOOK_PORT}]
     for probe in ("livenessProbe", "readinessProbe"):
         container[probe]["httpGet"] |= {"port": "webhook", "scheme": "HTTPS"}
-    container["volumeMounts"] = [{"name": "certificate", "mountPath": _CERTIFICATE_DIR, "readOnly": True}]
-    pod["volumes"] = [{"name": "certificate", "secret": {"secretName": objects.format_name("webhook-tls")}}]
+    container["volumeMounts"] = [{"name": "certificate", "mountPath": _CERTIFICATE_DIR}]
+    pod["volumes"] = [volume]
     return deployment
 
 

@@ -1,7 +1,7 @@
 """Detection of fields that a server dropped from a slice, and of the feature gate that is probably off.
 
 A server whose gate is off drops fields and only adds a warning to its response. A driver has to react:
-devices without their counters could be allocated twice, and without priorities in the wrong order. So the
+devices without their counters could be allocated twice, and without priorities in another order. So the
 response is compared with the request.
 """
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from msgspec import structs
@@ -97,6 +97,15 @@ def to_desired_pool(pool: Pool, node: str) -> DesiredPool:
         per_device_node_selection=True if nodes is Reach.PER_DEVICE else None,
     )
     return DesiredPool(pool.name, pool.slices, pool.counters, pool.priority, node_selection)
+
+
+def strip_priorities(pool: DesiredPool) -> DesiredPool:
+    """Return a pool without priorities, for a server that does not store them.
+
+    Its slices are in the order of their priorities, because allocators take slices of equal priority by name.
+    """
+    slices = sorted(pool.slices, key=lambda part: part.priority or 0, reverse=True)
+    return replace(pool, priority=None, slices=tuple(Slice(part.devices) for part in slices))
 
 
 # --- names ---

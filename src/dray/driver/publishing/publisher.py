@@ -6,9 +6,10 @@
     await publisher.withdraw()                   # only on request: a rolling update keeps its slices
 
 Theory of operation: `publish` lists the existing slices, plans the smallest set of writes (see `pool_plan`),
-checks by dry run that the server keeps every field, and writes many slices concurrently. `run` watches the
-slices; when one is not as it was written, it reconciles again with the devices that were published last. A
-watch event is only a reason to look: the writes are planned on a fresh list.
+checks by dry run that the server keeps every field, and writes many slices concurrently. Only priorities may
+be lost: on a server that does not store them, devices are published without, and that is logged once. `run`
+watches the slices; when one is not as it was written, it reconciles again with the devices that were
+published last. A watch event is only a reason to look: the writes are planned on a fresh list.
 
 A publisher writes the pools that it is given, and slices with its own label. Two publishers of one driver
 (one on each node and one for devices that are attached by network) do not touch each other's slices; two that
@@ -51,6 +52,7 @@ from dray.driver.publishing.pool_plan import (
     PoolPlan,
     PublisherIdentity,
     plan_pool,
+    strip_priorities,
     to_desired_pool,
 )
 from dray.driver.publishing.retained_devices import GONE_TAINT, build_emptied_pool, retain_used_devices
@@ -64,6 +66,7 @@ DevicesInUse = Callable[[], Collection[tuple[str, str]]]
 _PERMANENT_ERRORS: Final = (BadRequestError, ForbiddenError, InvalidObjectError, KindNotServedError)
 """Errors that a retry does not cure."""
 _TAINTS_GATE: Final = "DRADeviceTaints"
+_PRIORITIES_GATE: Final = "DRAResourceSlicePriority"
 
 
 class PoolConflictError(DrayError):
@@ -143,6 +146,7 @@ class Publisher:
         self._desired: tuple[DesiredPool, ...] | None = None
         self._written: WrittenSlices = {}
         self._may_taint = True
+        self._may_prioritize = True
         self._superseded = False
         """Whether a newer process of the same driver publishes now, as in a rolling update."""
         self._retained: tuple[tuple[str, str], ...] = ()
@@ -291,6 +295,9 @@ class Publisher:
         if self._may_taint and await self._is_gone_taint_dropped(plans):
             self._may_taint = False
             plans = self._plan_pools(desired, identity, existing, force)
+        if self._may_prioritize and await self._are_priorities_dropped(plans):
+            self._may_prioritize = False
+            plans = self._plan_pools(desired, identity, existing, force)
         await self._writer.verify_fields_kept(plans)
         self._written = await self._writer.write(plans)
         result = PublishResult(
@@ -308,6 +315,18 @@ class Publisher:
         retained = {name for _pool, name in self._retained}
         return bool(lost) and all(each.gate == _TAINTS_GATE and each.device in retained for each in lost)
 
+    async def _are_priorities_dropped(self, plans: Sequence[PoolPlan]) -> bool:
+        """Whether the server drops priorities; devices are usable without them, so that is only logged."""
+        lost = await self._writer.dry_run(plans, {_PRIORITIES_GATE})
+        dropped = any(each.gate == _PRIORITIES_GATE for each in lost)
+        if dropped:
+            self._options.log.warning(
+                "the server does not store priorities of slices and pools (KEP-5773): devices are published "
+                "without them, and are allocated in the order of names until the driver starts again",
+                driver=self._identity.driver,
+            )
+        return dropped
+
     def _is_own(self, each: ResourceSlice) -> bool:
         return each.metadata.labels.get(PUBLISHER_LABEL) == self._identity.publisher
 
@@ -321,7 +340,8 @@ class Publisher:
         by_pool: dict[str, list[ResourceSlice]] = {}
         for each in existing:
             by_pool.setdefault(each.spec.pool.name, []).append(each)
-        wanted = {pool.name: pool for pool in desired}
+        usable = desired if self._may_prioritize else map(strip_priorities, desired)
+        wanted = {pool.name: pool for pool in usable}
         for name, slices in by_pool.items():
             if name not in wanted and any(map(self._is_own, slices)):
                 own = by_pool[name] = [each for each in slices if self._is_own(each)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, Final
 
 import click
 import yaml
@@ -18,6 +19,7 @@ from dray.client.rest_client import ClientOptions
 from dray.driver.base import ClassicDriver, Driver
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
 from dray.driver.deploy.manifests import build_manifests
+from dray.driver.deploy.objects import CDI_DIR, KUBELET_DIR, DeploymentTarget
 from dray.driver.service.options import (
     build_logger,
     kubeconfig_option,
@@ -29,6 +31,8 @@ from dray.driver.service.shutdown import run_until_signal
 from dray.driver.webhook.reviews import ClassDriverLookup
 from dray.telemetry.endpoint import serve_telemetry
 
+_HOST_PATH: Final = click.Path(path_type=PurePosixPath)
+
 
 def build_manifests_command(driver: Driver) -> click.Command:
     """Build the command that prints manifests for `kubectl apply -f -`."""
@@ -37,13 +41,37 @@ def build_manifests_command(driver: Driver) -> click.Command:
     @click.option("--image", required=True, help="The image whose entry point is this program.")
     @click.option("--namespace", default="", help="Where it runs; a namespace of its own when not given.")
     @click.option(
+        "--kubelet-dir",
+        type=_HOST_PATH,
+        default=KUBELET_DIR,
+        show_default=True,
+        help="The kubelet's root directory on the nodes (its `--root-dir`).",
+    )
+    @click.option(
+        "--cdi-dir",
+        type=_HOST_PATH,
+        default=CDI_DIR,
+        show_default=True,
+        help="Where container runtimes look for CDI files on the nodes.",
+    )
+    @click.option(
+        "--webhook-certificate",
+        type=click.Choice(["self", "issuer"]),
+        default="self",
+        show_default=True,
+        help="Who issues the webhook's certificate: the webhook itself, or an issuer of the cluster, which "
+        "puts it into the secret that the manifests name.",
+    )
+    @click.option(
         "--ca-bundle",
         default="",
         metavar="BASE64",
-        help="The authority of the webhook's certificate; left to the certificate's issuer when not given.",
+        help="The authority of the issuer's certificate; left to the issuer when not given.",
     )
-    def show(image: str, namespace: str, ca_bundle: str) -> int:
-        documents = build_manifests(driver, image, namespace, ca_bundle=ca_bundle)
+    def show(webhook_certificate: str, **options: Any) -> int:
+        issues_certificate = webhook_certificate == "self" and not options["ca_bundle"]
+        target = DeploymentTarget(issues_certificate=issues_certificate, **options)
+        documents = build_manifests(driver, target)
         click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
         return 0
 

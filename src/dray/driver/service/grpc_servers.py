@@ -2,9 +2,13 @@
 
 Theory of operation: the agent finds the registration socket in a directory that it watches, calls `GetInfo`
 there, and then calls the socket that the response names. The driver serves all versions of the protocol; they
-differ only in the names of services, so one function serves both. Two processes of a driver, as during a
-rolling update, have sockets of their own, with an instance in their names. A path that would be too long for
-a socket is shortened with a digest, first the name of the socket, then that of the driver's directory.
+differ only in the names of services and in `share_id`, so one function serves both. Two processes of a
+driver, as during a rolling update, have sockets of their own, with an instance in their names. A path that
+would be too long for a socket is shortened with a digest, first the name of the socket, then that of the
+driver's directory.
+
+Kubelets wait one second for `GetInfo`, and try again only much later. So registration has a server of its
+own with its own threads: it answers while the event loop or all threads of the author's methods are busy.
 
 Rules for this file: only messages and paths; `served_sockets` opens the sockets, `preparer` works on claims.
 """
@@ -21,6 +25,7 @@ from typing import Any, Final
 
 import grpc
 
+from dray.driver.preparing.prepared_records import PreparedDeviceRecord
 from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, RequestedClaim
 from dray.driver.service.health import HealthMonitor
 from dray.telemetry.logs import StructuredLogger
@@ -37,6 +42,7 @@ from dray.wire.grpc_services import (
     RESOURCE_PLUGIN,
     GrpcService,
     RpcStatusError,
+    build_blocking_rpc_handler,
     build_rpc_handler,
     get_remaining_seconds,
 )
@@ -74,7 +80,10 @@ def build_socket_paths(driver: str, plugins: Path, registry: Path, instance: str
 
 
 class RegistrationServer:
-    """Serves plugin registration, and records whether the agent accepted the driver."""
+    """Serves plugin registration, and records whether the agent accepted the driver.
+
+    Its methods run in threads of their own; what they record, they record in the event loop.
+    """
 
     def __init__(
         self,
@@ -84,10 +93,14 @@ class RegistrationServer:
         accepted: asyncio.Event,
         log: StructuredLogger,
     ) -> None:
-        self._driver = driver
-        self._sockets = sockets
-        self._services = tuple(services)
-        self._log = log
+        self._driver, self._log, self._loop = driver, log, asyncio.get_running_loop()
+        served = tuple(services)
+        self._plugin_info = REGISTRATION.get_message_class("PluginInfo")(
+            type=RESOURCE_PLUGIN if CLASSIC_V1ALPHA1 in served else DRA_PLUGIN,
+            name=driver,
+            endpoint=str(sockets.endpoint),
+            supported_versions=[name for name, service in OFFERED_SERVICES.items() if service in served],
+        )
         self.accepted = accepted
         self.refusal = ""
         """The agent's reason when it did not accept the driver."""
@@ -95,30 +108,27 @@ class RegistrationServer:
     @property
     def rpc_handler(self) -> Any:
         """The handler of the registration service."""
-        return build_rpc_handler(
+        return build_blocking_rpc_handler(
             REGISTRATION,
             {"GetInfo": self._get_info, "NotifyRegistrationStatus": self._notify_registration_status},
         )
 
-    async def _get_info(self, _request: ProtobufMessage) -> ProtobufMessage:
-        offered = [name for name, service in OFFERED_SERVICES.items() if service in self._services]
-        return REGISTRATION.get_message_class("PluginInfo")(
-            type=RESOURCE_PLUGIN if CLASSIC_V1ALPHA1 in self._services else DRA_PLUGIN,
-            name=self._driver,
-            endpoint=str(self._sockets.endpoint),
-            supported_versions=offered,
-        )
+    def _get_info(self, _request: ProtobufMessage) -> ProtobufMessage:
+        return self._plugin_info
 
-    async def _notify_registration_status(self, request: ProtobufMessage) -> ProtobufMessage:
-        if request.plugin_registered:
-            self.refusal = ""
+    def _notify_registration_status(self, request: ProtobufMessage) -> ProtobufMessage:
+        refusal = "" if request.plugin_registered else request.error or "no reason was given"
+        self._loop.call_soon_threadsafe(self._record_status, refusal)
+        return REGISTRATION.get_message_class("RegistrationStatusResponse")()
+
+    def _record_status(self, refusal: str) -> None:
+        self.refusal = refusal
+        if refusal:
+            self.accepted.clear()
+            self._log.error("the agent refused the driver", driver=self._driver, reason=refusal)
+        else:
             self.accepted.set()
             self._log.info("registered with the agent", driver=self._driver)
-        else:
-            self.refusal = request.error or "no reason was given"
-            self.accepted.clear()
-            self._log.error("the agent refused the driver", driver=self._driver, reason=self.refusal)
-        return REGISTRATION.get_message_class("RegistrationStatusResponse")()
 
 
 def build_rpc_handlers(
@@ -146,20 +156,21 @@ def _build_dra_handler(service: GrpcService, preparer: ClaimPreparer) -> Any:
     unprepare_response = get_class("NodeUnprepareResourcesResponse")
     unprepare_claim_response = get_class("NodeUnprepareResourceResponse")
     device_message = get_class("Device")
+    has_share_ids = "share_id" in device_message.DESCRIPTOR.fields_by_name
 
     def build_claim_response(result: PrepareResult) -> ProtobufMessage:
         if result.error:
             return prepare_claim_response(error=result.error)
-        return prepare_claim_response(
-            devices=[
-                device_message(
-                    request_names=[each.request],
-                    pool_name=each.pool,
-                    device_name=each.device,
-                    cdi_device_ids=each.cdi,
-                )
-                for each in result.devices
-            ]
+        return prepare_claim_response(devices=[build_device(each) for each in result.devices])
+
+    def build_device(device: PreparedDeviceRecord) -> ProtobufMessage:
+        share = {"share_id": device.share_id} if device.share_id and has_share_ids else {}
+        return device_message(
+            request_names=[device.request],
+            pool_name=device.pool,
+            device_name=device.device,
+            cdi_device_ids=device.cdi,
+            **share,
         )
 
     async def prepare(request: ProtobufMessage) -> ProtobufMessage:

@@ -91,19 +91,17 @@ class HealthMonitor:
         now = int(self._clock.now().timestamp())
         device_health = service.get_message_class("DeviceHealth")
         identifier = service.get_message_class("DeviceIdentifier")
-        fields = device_health.DESCRIPTOR.fields_by_name
-        health_values = fields["health"].enum_type.values_by_name
-        devices = []
-        for each in states:
-            optional = {"message": each.message, "health_check_timeout_seconds": each.timeout_seconds}
-            devices.append(
-                device_health(
-                    device=identifier(pool_name=each.pool or self._driver.node, device_name=each.device),
-                    health=health_values[_HEALTH_NAMES[each.healthy]].number,
-                    last_updated_time=now,
-                    **{name: value for name, value in optional.items() if name in fields},
-                )
+        health_values = device_health.DESCRIPTOR.fields_by_name["health"].enum_type.values_by_name
+        devices = [
+            device_health(
+                device=identifier(pool_name=each.pool or self._driver.node, device_name=each.device),
+                health=health_values[_HEALTH_NAMES[each.healthy]].number,
+                last_updated_time=now,
+                health_check_timeout_seconds=each.timeout_seconds,
+                message=each.message,
             )
+            for each in states
+        ]
         return service.get_message_class("NodeWatchResourcesResponse")(devices=devices)
 
 

@@ -20,11 +20,13 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 
 from dray.driver.service.grpc_servers import DriverSockets, RegistrationServer
@@ -40,13 +42,39 @@ TAKE_OVER_SECONDS: Final = 20.0
 period three times: for each socket, and for claims it works on.
 """
 _POLL_SECONDS: Final = 0.1
+_SERVER_OPTIONS: Final = (("grpc.so_reuseport", 0),)
+_REGISTRATION_THREADS: Final = 2
+"""One for a caller that sends its request slowly, one for the next."""
+
+
+def _build_loop_server() -> Any:
+    """Build a gRPC server that runs in the event loop."""
+    return grpc.aio.server(options=_SERVER_OPTIONS)
+
+
+class _ThreadedServer:
+    """A gRPC server with threads of its own, in the form of one of the event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_REGISTRATION_THREADS, thread_name_prefix="registration-")
+        self._server = grpc.server(self._threads, options=_SERVER_OPTIONS)
+        self.add_generic_rpc_handlers = self._server.add_generic_rpc_handlers
+        self.add_insecure_port = self._server.add_insecure_port
+
+    async def start(self) -> None:
+        self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        await asyncio.to_thread(self._server.stop(grace).wait)
+        self._threads.shutdown(wait=False)
 
 
 class ServedSocket:
     """A socket that a gRPC server of this process listens on."""
 
-    def __init__(self, path: Path, rpc_handlers: Iterable[Any]) -> None:
+    def __init__(self, path: Path, rpc_handlers: Iterable[Any], build_server: Callable[[], Any]) -> None:
         self.path = path
+        self._build_server = build_server
         self._rpc_handlers = tuple(rpc_handlers)
         self._server: Any = None
         self._inode = (0, 0)
@@ -56,7 +84,7 @@ class ServedSocket:
         """Listen; raises `InputError` when that is not possible. A server that lost the path is stopped."""
         secure_socket_directory(self.path.parent)
         remove_stale_socket(self.path)
-        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        server = self._build_server()
         server.add_generic_rpc_handlers(self._rpc_handlers)
         # Not longer than the shortest name of a socket, so that it fits wherever that does.
         hidden = self.path.with_name(f".{secrets.token_hex(3)}")
@@ -105,8 +133,8 @@ class DriverSocketServer:
         log: StructuredLogger,
     ) -> None:
         self._driver, self._registration, self._log = driver, registration, log
-        self._endpoint = ServedSocket(paths.endpoint, rpc_handlers)
-        self._registry_socket = ServedSocket(paths.registration, [registration.rpc_handler])
+        self._endpoint = ServedSocket(paths.endpoint, rpc_handlers, _build_loop_server)
+        self._registry_socket = ServedSocket(paths.registration, [registration.rpc_handler], _ThreadedServer)
         self.fault = ""
         """Why agents cannot reach this process; empty when they can."""
 

@@ -1,51 +1,19 @@
-"""The HTTPS server of a driver's admission webhook, which refuses parameters that the driver cannot decode.
+"""The admission webhook of a driver, which refuses parameters that the driver cannot decode.
 
-    config = ParameterReviewConfig("gpu.example.com", Settings)
-    async with serve_webhook(config, WebhookListenOptions("0.0.0.0:8443", cert, key)):
-        ...
-
-API servers call over HTTPS and trust the certificate that the webhook configuration names. The server loads
-it again when its files change, since issuers replace them. Plain HTTP is for tests and has to be enabled.
-
-Rules for this file: every response has a readable body. An invalid request is 4xx; an error of the webhook is
-500 without a traceback, which goes to the log.
+config = ParameterReviewConfig("gpu.example.com", Settings)
+async with serve_webhook(config, WebhookListenOptions("0.0.0.0:8443", cert, key)):
+    ...
 """
 
 from __future__ import annotations
 
-import asyncio
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
-
-from aiohttp import web
 
 from dray.api.json_text import write_json
-from dray.driver.webhook.reviews import NotAdmissionReviewError, ParameterReviewConfig, review_admission
-from dray.errors import InputError
-from dray.telemetry.endpoint import explain_bind_error
-from dray.telemetry.logs import StructuredLogger, build_silent_logger
-
-PATH: Final = "/validate"
-MAX_BODY_BYTES: Final = 3 * 1024 * 1024 + 64 * 1024
-"""The largest body: the largest object that a server stores, and the review around it."""
-BODY_TIMEOUT_SECONDS: Final = 10.0
-"""How long a body may take; by default API servers wait no longer for a response."""
-CERTIFICATE_POLL_SECONDS: Final = 30.0
-SHUTDOWN_SECONDS: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookListenOptions:
-    """Where to listen, and with which certificate; none is needed when `plain` is set."""
-
-    address: str
-    certificate: Path | None = None
-    key: Path | None = None
-    plain: bool = False
+from dray.driver.webhook.reviews import ParameterReviewConfig, review_admission
+from dray.telemetry.logs import StructuredLogger
+from dray.webhook_server import VALIDATE_PATH, WebhookListenOptions, serve_reviews
 
 
 @asynccontextmanager
@@ -53,119 +21,9 @@ async def serve_webhook(
     config: ParameterReviewConfig, options: WebhookListenOptions, log: StructuredLogger | None = None
 ) -> AsyncIterator[str]:
     """Serve reviews while the context is open; yields the URL of the webhook."""
-    log = log or build_silent_logger()
-    host, port = _parse_address(options.address)
-    context = _build_tls_context(options)
-    runner = web.AppRunner(
-        _build_application(config, log),
-        access_log=None,
-        shutdown_timeout=SHUTDOWN_SECONDS,
-        handle_signals=False,
-    )
-    await runner.setup()
-    reloading = (
-        asyncio.create_task(_reload_certificate(context, options, log)) if context is not None else None
-    )
-    try:
-        try:
-            await web.TCPSite(runner, host, port, ssl_context=context).start()
-        except OSError as broken:
-            raise InputError(
-                f"cannot listen on `{options.address}`: {explain_bind_error(broken)}"
-            ) from broken
-        bound_host, bound_port = runner.addresses[0][:2]
-        yield f"{'http' if context is None else 'https'}://{bound_host}:{bound_port}{PATH}"
-    finally:
-        if reloading is not None:
-            reloading.cancel()
-            await asyncio.wait([reloading])
-        await runner.cleanup()
 
+    async def answer(body: bytes) -> bytes:
+        return write_json(await review_admission(config, body))
 
-# --- requests ---
-
-
-def _build_application(config: ParameterReviewConfig, log: StructuredLogger) -> web.Application:
-    async def review(request: web.Request) -> web.Response:
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-                body = await request.read()
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text="the body did not come in time\n") from None
-        try:
-            response = await review_admission(config, body)
-        except NotAdmissionReviewError as wrong:
-            return web.Response(status=400, text=f"{wrong}\n")
-        return web.Response(body=write_json(response), content_type="application/json")
-
-    @web.middleware
-    async def handle_errors(
-        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except web.HTTPException:
-            raise
-        except Exception as broken:
-            log.error("a review could not be answered", error=broken)
-            return web.Response(status=500, text="the webhook failed; its log has the error\n")
-
-    async def answer_healthz(_request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    application = web.Application(middlewares=[handle_errors], client_max_size=MAX_BODY_BYTES)
-    application.router.add_post(PATH, review)
-    for path in ("/healthz", "/livez", "/readyz"):
-        application.router.add_get(path, answer_healthz)
-    return application
-
-
-# --- certificates ---
-
-
-def _build_tls_context(options: WebhookListenOptions) -> ssl.SSLContext | None:
-    if options.plain:
-        return None
-    if options.certificate is None or options.key is None:
-        raise InputError(
-            "API servers call a webhook over HTTPS: give a certificate and its key, or enable plain HTTP"
-        )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load_certificate(context, options)
-    return context
-
-
-def _load_certificate(context: ssl.SSLContext, options: WebhookListenOptions) -> None:
-    try:
-        context.load_cert_chain(str(options.certificate), str(options.key))
-    except (OSError, ssl.SSLError) as broken:
-        raise InputError(f"certificate `{options.certificate}`, key `{options.key}`: {broken}") from None
-
-
-async def _reload_certificate(
-    context: ssl.SSLContext, options: WebhookListenOptions, log: StructuredLogger
-) -> None:
-    """Use a new certificate for new connections when its files are replaced."""
-    loaded = _read_mtimes(options)
-    while True:
-        await asyncio.sleep(CERTIFICATE_POLL_SECONDS)
-        current = _read_mtimes(options)
-        if current != loaded:
-            try:
-                _load_certificate(context, options)
-                loaded = current
-            except InputError as broken:
-                log.error("the new certificate cannot be used", why=str(broken))
-
-
-def _read_mtimes(options: WebhookListenOptions) -> tuple[int, ...]:
-    files = [file for file in (options.certificate, options.key) if file is not None]
-    return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
-
-
-def _parse_address(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise InputError(f"`{address}` is no address: expected HOST:PORT, such as `0.0.0.0:8443`")
-    return host.strip("[]") or "0.0.0.0", int(port)
+    async with serve_reviews({VALIDATE_PATH: answer}, options, log) as url:
+        yield url + VALIDATE_PATH

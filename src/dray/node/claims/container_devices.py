@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dray.api.core import ContainerClaim
-from dray.node.claims.record import ClaimsRecord, DriverPart, NodeClaimStage
+from dray.node.claims.record import ClaimsRecord, DriverPart, NodeClaimStage, RecordedDevice
 from dray.node.plugins.driver_interface import PreparedDevice
 
 
@@ -27,6 +27,16 @@ class ContainerDevice:
     pool: str
     device: str
     cdi: tuple[str, ...]
+
+    @property
+    def resource_name(self) -> str:
+        """The name of the resource in `allocatedResourcesStatus`."""
+        return f"claim:{self.entry}/{self.request}" if self.request else f"claim:{self.entry}"
+
+    @property
+    def resource_id(self) -> str:
+        """The `resourceID` in `allocatedResourcesStatus`, as kubelets write it: the first CDI name if any."""
+        return self.cdi[0] if self.cdi else f"{self.driver}/{self.pool}/{self.device}"
 
 
 def list_container_devices(
@@ -74,7 +84,13 @@ def _serves_request(part: DriverPart, device: PreparedDevice, request: str) -> b
     if not device.request_names:
         return True
     # A driver may report `gpu` for a device that was allocated for `gpu/large`; the allocation is exact.
-    path = (device.pool, device.device)
-    allocated = (key.request for key in part.wanted if (key.pool, key.device) == path)
+    allocated = (key.request for key in part.wanted if _is_same_device(key, device))
     named = {*device.request_names, *allocated}
     return request in named or any(name.partition("/")[0] == request for name in named)
+
+
+def _is_same_device(allocated: RecordedDevice, prepared: PreparedDevice) -> bool:
+    """Return whether these are the same device, and the same share of it where the driver names one."""
+    if (allocated.pool, allocated.device) != (prepared.pool, prepared.device):
+        return False
+    return not prepared.share_id or prepared.share_id == allocated.share_id

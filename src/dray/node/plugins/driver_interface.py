@@ -41,6 +41,8 @@ class PreparedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     pool: str = ""
     device: str = ""
     cdi: tuple[str, ...] = ()
+    share_id: str = ""
+    """The share of a device that several claims use; drivers that implement only v1beta1 leave it out."""
 
 
 class DriverCallFault(StrEnum):

@@ -30,6 +30,11 @@ from dray.wire import cdi
 MAX_TEXT_LENGTH: Final = 240
 """Limit of a driver's text in characters."""
 
+MAX_HEALTH_MESSAGE_BYTES: Final = 1024
+"""The limit of `allocatedResourcesStatus[].resources[].message` in Kubernetes."""
+_CUT: Final = "..."
+"""The end of a health message that was too long, as the kubelet writes it."""
+
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 UNKNOWN: Final = "Unknown"
@@ -51,6 +56,15 @@ def sanitize_text(text: str, max_length: int = MAX_TEXT_LENGTH) -> str:
     """Put a foreign text on one line of limited length; control characters become spaces."""
     line = " ".join(_UNPRINTABLE.sub(" ", text).split())
     return line if len(line) <= max_length else line[: max_length - 1] + "…"
+
+
+def shorten_health_message(text: str) -> str:
+    """Put a health message on one line, with as many bytes as a pod's status may have."""
+    line = sanitize_text(text, MAX_HEALTH_MESSAGE_BYTES)
+    encoded = line.encode()
+    if len(encoded) <= MAX_HEALTH_MESSAGE_BYTES:
+        return line
+    return encoded[: MAX_HEALTH_MESSAGE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 _CONNECT_FAILED: Final = "failed to connect to all addresses"
@@ -99,6 +113,7 @@ def _parse_prepared_claim(driver: str, entry: Any) -> PrepareOutcome:
             pool=each.pool_name,
             device=each.device_name,
             cdi=tuple(each.cdi_device_ids),
+            share_id=getattr(each, "share_id", ""),  # v1beta1 has no such field
         )
         for each in entry.devices
     )
@@ -128,15 +143,15 @@ def _parse_unprepared_claim(driver: str, entry: Any) -> UnprepareOutcome:
 
 
 def parse_health(reply: Any) -> Sequence[DeviceHealth]:
-    """Parse a message of the health stream; the oldest version has neither message nor timeout."""
+    """Parse a message of the health stream."""
     return tuple(
         DeviceHealth(
             pool=each.device.pool_name,
             device=each.device.device_name,
             health=_HEALTH_STATES.get(each.health, UNKNOWN),
-            message=sanitize_text(getattr(each, "message", "")),
+            message=shorten_health_message(each.message),
             updated=each.last_updated_time,
-            timeout=float(max(0, getattr(each, "health_check_timeout_seconds", 0))),
+            timeout=float(max(0, each.health_check_timeout_seconds)),
         )
         for each in reply.devices
     )

@@ -51,8 +51,7 @@ class ClaimDeviceHealth(msgspec.Struct, frozen=True):
     """The health of one device of a claim: `name` is `claim:ENTRY` or `claim:ENTRY/REQUEST`."""
 
     name: str
-    device: str
-    """`DRIVER/POOL/DEVICE`."""
+    resource_id: str
     health: str
     message: str = ""
 
@@ -214,13 +213,14 @@ def _build_state(state: ContainerState) -> Document:
 
 
 def _build_resources(health: Sequence[ClaimDeviceHealth]) -> list[Document]:
-    found: dict[str, list[Document]] = {}
+    found: dict[str, dict[str, Document]] = {}
     for one in health:
-        entry = {"resourceID": one.device, "health": one.health}
+        entry = {"resourceID": one.resource_id, "health": one.health}
         if one.message:
             entry["message"] = one.message
-        found.setdefault(one.name, []).append(entry)
-    return [{"name": name, "resources": entries} for name, entries in found.items()]
+        # Several devices may have the same CDI name; an ID is unique within a resource.
+        found.setdefault(one.name, {}).setdefault(one.resource_id, entry)
+    return [{"name": name, "resources": list(entries.values())} for name, entries in found.items()]
 
 
 # --- conditions ---

@@ -387,12 +387,10 @@ class PodWorker:
 
     def _list_device_health(self, container: Container) -> Iterable[ClaimDeviceHealth]:
         """List the health of a container's devices, named by the claims of its spec."""
-        by_request = {claim.name for claim in container.resources.claims if claim.request}
         for one in self._context.claims.list_devices(self.uid, container):
             if one.device:
-                name = f"{one.entry}/{one.request}" if one.entry in by_request else one.entry
                 known = self._context.health.get_health(one.driver, one.pool, one.device)
-                yield ClaimDeviceHealth(f"claim:{name}", f"{one.driver}/{one.pool}/{one.device}", *known)
+                yield ClaimDeviceHealth(one.resource_name, one.resource_id, *known)
 
 
 def _get_deletion_grace(pod: Mapping[str, Any]) -> int | None:

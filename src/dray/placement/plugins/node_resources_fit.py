@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from dray.placement.framework import MAX_SCORE, PreFilterResult
 from dray.placement.rejections import PluginRejection, Signal, Topic
-from dray.placement.resource_requests import CPU, MEMORY, PODS, ResourceRequests
+from dray.placement.resource_requests import CPU, HUGE_PAGES_PREFIX, MEMORY, PODS, ResourceRequests
 from dray.values.quantity import Quantity, QuantityForm
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ NAME = "NodeResourcesFit"
 
 _WAKES_GROWN = frozenset({Signal(Topic.NODES)})
 _WAKES_EMPTIED = frozenset({Signal(Topic.NODES), Signal(Topic.RESOURCES)})
-_IN_BYTES = (MEMORY, "ephemeral-storage", "hugepages-")
+_IN_BYTES = (MEMORY, "ephemeral-storage", HUGE_PAGES_PREFIX)
 
 
 class Scoring(StrEnum):

@@ -39,8 +39,6 @@ from dray.server.objects.stored_object import StoredObject, build_key
 from dray.server.watch.cache import WatchCache
 from dray.store import Compare, Delete, KeyUnchanged, Put
 
-RESULTS_PATH = "status.allocation.devices.results"
-
 _OWNERS_FORBIDDEN = (
     "a preparation has no owners: it would be garbage collected with them and release devices that the node "
     "still has; leave metadata.ownerReferences out"
@@ -261,13 +259,11 @@ def _deny_preparation(wanted: Holder, claim: StoredClaim | None) -> Denial | Non
 
 
 def _build_conflict(change: ObjectChange, denials_found: Sequence[Denial]) -> errors.ApiStatusError:
-    field = RESULTS_PATH if change.kind is CLAIMS else "spec.claim"
-    causes = [
-        {
-            "reason": denial.reason.value,
-            "message": denial.message,
-            "field": f"{field}[{denial.position}]" if change.kind is CLAIMS else field,
-        }
-        for denial in denials_found
-    ]
+    if change.kind is CLAIMS:
+        causes = denials.build_allocation_causes(denials_found)
+    else:
+        causes = [
+            {"reason": denial.reason.value, "message": denial.message, "field": "spec.claim"}
+            for denial in denials_found
+        ]
     return errors.new_conflict(change.kind, change.name, "; ".join(d.message for d in denials_found), causes)

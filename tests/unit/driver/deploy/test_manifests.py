@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from dray.client.client import Client
 from dray.client.errors import ForbiddenError
 from dray.client.object_refs import get_kind
 from dray.client.transport import TransportRequest
+from dray.client.webhook_certificates import WebhookCertificates, WebhookTls
 from dray.driver import Claim, ClassicDriver, DeviceStatus, Driver, Ready, device
 from dray.driver.classic.controller import (
     ClassicAllocation,
@@ -33,12 +35,12 @@ from dray.driver.classic.controller_service import ClassicControllerOptions, Cla
 from dray.driver.classic.inventory import CONFIG_MAP, publish_inventory
 from dray.driver.classic.retries import ClassicRetryDelay
 from dray.driver.deploy.manifests import build_manifests
-from dray.driver.deploy.objects import shorten_driver_name
-from dray.driver.deploy.workloads import HOST_PATH_MOUNTS
+from dray.driver.deploy.objects import DeploymentTarget, shorten_driver_name
 from dray.driver.service.cluster_commands import make_class_driver_lookup
 from dray.driver.service.program import build_command
 from dray.errors import InputError
 from dray.gates import GateSet
+from dray.telemetry.logs import build_silent_logger
 from dray.values.names import check_dns_label
 from tests.contract.api import path
 from tests.contract.classic import CLAIMS, classic_claim
@@ -46,7 +48,7 @@ from tests.support.in_process_transport import InProcessTransport
 from tests.unit.driver.driver_node import DRIVER, NODE, DriverNode, Gpu, open_driver_node
 from tests.unit.driver.driver_server import InterceptedTransport, serve_for_drivers, wait_until
 
-IMAGE = "registry.example.com/driver:1"
+TARGET = DeploymentTarget("registry.example.com/driver:1")
 
 
 class Settings(msgspec.Struct):
@@ -100,7 +102,7 @@ DRIVERS: list[Driver] = [Told(), Fpga(), Plain()]
 @pytest.mark.req("K3063-045")
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
 def test_every_document_is_valid_and_lint_finds_nothing(driver: Driver, tmp_path: Path) -> None:
-    documents = build_manifests(driver, IMAGE)
+    documents = build_manifests(driver, TARGET)
     for document in documents:
         decoded = decode_document(document)
         assert not decoded.unknown_fields, document["kind"]
@@ -117,7 +119,9 @@ def test_every_document_is_valid_and_lint_finds_nothing(driver: Driver, tmp_path
 
 
 def test_a_driver_has_the_parts_it_needs_and_no_others() -> None:
-    kinds = {type(each).__name__: [made["kind"] for made in build_manifests(each, IMAGE)] for each in DRIVERS}
+    kinds = {
+        type(each).__name__: [made["kind"] for made in build_manifests(each, TARGET)] for each in DRIVERS
+    }
     assert kinds["Plain"] == [
         "Namespace",
         "ServiceAccount",
@@ -128,7 +132,8 @@ def test_a_driver_has_the_parts_it_needs_and_no_others() -> None:
         "ValidatingAdmissionPolicyBinding",
         "DeviceClass",
     ]
-    webhook = ["ServiceAccount", "Deployment", "Service", "ValidatingWebhookConfiguration"]
+    account = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
+    webhook = [*account, "Deployment", "Service", "ValidatingWebhookConfiguration"]
     assert kinds["Told"] == [*kinds["Plain"], *webhook]
     assert kinds["Fpga"].count("Deployment") == 2
     assert "ResourceClass" in kinds["Fpga"]
@@ -136,10 +141,14 @@ def test_a_driver_has_the_parts_it_needs_and_no_others() -> None:
 
 
 def test_the_pod_on_the_node_has_its_directories_its_name_and_few_privileges() -> None:
-    (made,) = (each for each in build_manifests(Told(), IMAGE) if each["kind"] == "DaemonSet")
+    (made,) = (each for each in build_manifests(Told(), TARGET) if each["kind"] == "DaemonSet")
     pod = made["spec"]["template"]["spec"]
     container = pod["containers"][0]
-    assert {each["hostPath"]["path"] for each in pod["volumes"]} == set(HOST_PATH_MOUNTS.values())
+    assert [each["hostPath"]["path"] for each in pod["volumes"]] == [
+        "/var/lib/kubelet/plugins",
+        "/var/lib/kubelet/plugins_registry",
+        "/var/run/cdi",
+    ]
     fields = {
         each["name"]: each.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
         for each in container["env"]
@@ -150,18 +159,41 @@ def test_the_pod_on_the_node_has_its_directories_its_name_and_few_privileges() -
     assert made["spec"]["selector"]["matchLabels"] == made["spec"]["template"]["metadata"]["labels"]
 
 
+def test_the_directories_of_the_kubelet_and_of_cdi_files_can_be_elsewhere() -> None:
+    target = replace(TARGET, kubelet_dir=PurePosixPath("/data/kubelet"), cdi_dir=PurePosixPath("/etc/cdi"))
+    (made,) = (each for each in build_manifests(Told(), target) if each["kind"] == "DaemonSet")
+    pod = made["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    places = ["/data/kubelet/plugins", "/data/kubelet/plugins_registry", "/etc/cdi"]
+    assert [each["hostPath"]["path"] for each in pod["volumes"]] == places
+    assert [each["mountPath"] for each in container["volumeMounts"]] == places, "sockets have the same paths"
+    assert container["args"][2::2] == places
+
+
+@pytest.mark.parametrize("issues", [True, False])
+def test_the_certificate_of_the_webhook_is_issued_by_itself_or_by_the_cluster(issues: bool) -> None:
+    documents = build_manifests(Told(), replace(TARGET, issues_certificate=issues))
+    (made,) = (each for each in documents if each["kind"] == "Deployment")
+    (volume,) = made["spec"]["template"]["spec"]["volumes"]
+    assert ("secret" in volume) is not issues
+    rights = granted(documents, "webhook")
+    assert (("patch", "", "secrets") in rights) is issues
+    assert (("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations") in rights) is issues
+
+
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
-def test_the_arguments_of_pods_are_commands_of_the_program(driver: Driver) -> None:
+def test_the_arguments_of_pods_are_commands_of_the_program(driver: Driver, tmp_path: Path) -> None:
     program = build_command(lambda: driver)
-    pods = [each for each in build_manifests(driver, IMAGE) if each["kind"] in ("DaemonSet", "Deployment")]
+    pods = [each for each in build_manifests(driver, TARGET) if each["kind"] in ("DaemonSet", "Deployment")]
     for made in pods:
         first, *rest = made["spec"]["template"]["spec"]["containers"][0]["args"]
+        rest = [str(tmp_path) if word == "/etc/webhook" else word for word in rest]
         program.commands[first].make_context(first, rest)
 
 
 def test_expressions_of_the_policy_can_be_parsed() -> None:
     (policy,) = (
-        each for each in build_manifests(Told(), IMAGE) if each["kind"] == "ValidatingAdmissionPolicy"
+        each for each in build_manifests(Told(), TARGET) if each["kind"] == "ValidatingAdmissionPolicy"
     )
     spec = policy["spec"]
     for part in (*spec["matchConditions"], *spec["variables"], *spec["validations"]):
@@ -183,13 +215,19 @@ def test_short_names_of_different_drivers_differ() -> None:
 
 @pytest.mark.parametrize(
     ("name", "image", "namespace"),
-    [("", IMAGE, ""), ("A_b", IMAGE, ""), (DRIVER, "", ""), (DRIVER, IMAGE, "a.b")],
+    [("", "i:1", ""), ("A_b", "i:1", ""), (DRIVER, "", ""), (DRIVER, "i:1", "a.b")],
 )
 def test_what_cannot_be_deployed_is_refused(name: str, image: str, namespace: str) -> None:
     driver = Driver()
     driver.__class__ = type("Odd", (Driver,), {"name": name})
     with pytest.raises(InputError):
-        build_manifests(driver, image, namespace)
+        build_manifests(driver, DeploymentTarget(image, namespace))
+
+
+@pytest.mark.parametrize("directory", ["kubelet", "/data/../kubelet"])
+def test_a_directory_of_the_nodes_has_an_absolute_path(directory: str) -> None:
+    with pytest.raises(InputError, match="absolute path"):
+        build_manifests(Told(), replace(TARGET, kubelet_dir=PurePosixPath(directory)))
 
 
 # --- rights ---
@@ -237,7 +275,7 @@ def account(node: Any, driver: Driver, part: str, on: str = "") -> InterceptedTr
 
 
 async def applied(admin: Client, driver: Driver) -> list[dict[str, Any]]:
-    documents = build_manifests(driver, IMAGE)
+    documents = build_manifests(driver, TARGET)
     for document in documents:
         await admin.create(document)
     return documents
@@ -307,7 +345,9 @@ async def _reported(node: DriverNode, name: str) -> bool:
 
 
 @pytest.mark.req("K3063-045", "K3063-053", "K3063-149", "K3063-151")
-def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
+def test_the_controller_and_the_webhook_run_with_exactly_the_rights_of_their_accounts(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(60), serve_for_drivers() as world:
             driver = Fpga()
@@ -346,6 +386,12 @@ def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
             webhook = account(world.api, driver, "webhook")
             assert await make_class_driver_lookup(Client(webhook))(driver.name) == driver.name
             assert await make_class_driver_lookup(Client(webhook))("nothing") is None
+            tls = WebhookTls(namespace, f"{namespace}-webhook", configuration=f"{namespace}-parameters")
+            for expired in (False, True):
+                await WebhookCertificates(Client(webhook), tls, build_silent_logger()).write(tmp_path / "pem")
+                if not expired:
+                    secret = path("secrets", f"{namespace}-webhook-tls", namespace=namespace)
+                    await world.api.patch(secret, {"data": {"tls.crt": ""}})
             assert set(asked_for(webhook.requests)) == granted(documents, "webhook")
 
     asyncio.run(scenario())

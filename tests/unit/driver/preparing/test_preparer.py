@@ -6,12 +6,14 @@ import asyncio
 import stat
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from dray.driver import Claim, DeviceStatus, Ready
+from dray.driver import Claim, DeviceStatus, Ready, device
 from dray.wire.grpc_services import DRA_V1BETA1
+from tests.contract.documents import allocation
 from tests.unit.driver.driver_node import DRIVER, NODE, Gpu, open_driver_node
 
 
@@ -36,6 +38,27 @@ def test_a_claim_is_prepared_with_its_devices_and_a_cdi_file() -> None:
             }
             await agent.unprepare_ok(uid, "c")
             assert node.cdi() == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_share_of_a_device_is_named_in_v1_and_a_whole_device_has_no_share() -> None:
+    async def scenario() -> None:
+        class Shared(Gpu):
+            def devices(self) -> Iterable[Any]:
+                return [device("gpu-0"), device("gpu-1", capacity={"memory": "8Gi"}, shared=True)]
+
+        share = "3f1a2b4c-5d6e-4f70-8192-a3b4c5d6e7f8"
+        async with open_driver_node() as node, node.run_driver(Shared()) as agent:
+            whole, shared = (allocation(each)["devices"]["results"][0] for each in ("gpu-0", "gpu-1"))
+            uid = await node.create_allocated_claim(
+                "c", [whole, shared | {"shareID": share, "consumedCapacity": {"memory": "8Gi"}}]
+            )
+            reply = (await agent.prepare((uid, "c")))[uid]
+            assert [each.share_id for each in reply.devices] == ["", share]
+            assert [each.HasField("share_id") for each in reply.devices] == [False, True]
+            older = (await agent.prepare((uid, "c"), service=DRA_V1BETA1))[uid]
+            assert [each.device_name for each in older.devices] == ["gpu-0", "gpu-1"]
 
     asyncio.run(scenario())
 

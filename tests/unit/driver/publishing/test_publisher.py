@@ -13,11 +13,13 @@ from dray.api.resource import Device, ResourceSlice
 from dray.client.client import Client
 from dray.client.errors import ForbiddenError, ServerUnreachableError
 from dray.client.transport import TransportRequest
+from dray.clock import SystemClock
 from dray.driver import Capacity, InvalidDeviceError, Pool, Reach, Slice, device
 from dray.driver.publishing.dropped_fields import FieldDroppedError
 from dray.driver.publishing.pool_plan import build_slice_name_prefix
 from dray.driver.publishing.publisher import PoolConflictError, Publisher
 from dray.gates import GateSet
+from dray.telemetry.logs import StructuredLogger
 from dray.values.names import MAX_SUBDOMAIN, check_dns_subdomain
 from tests.contract.api import path
 from tests.contract.documents import resource_slice
@@ -88,7 +90,6 @@ def test_priorities_counters_and_shared_devices_are_published() -> None:
 
 
 RICH: dict[str, tuple[Any, str]] = {
-    "DRAResourceSlicePriority": (Pool(NODE, [device("d")], priority=1), "spec.pool.priority"),
     "DRAListTypeAttributes": (
         device("d", attributes={"roots": ["a", "b"]}),
         "spec.devices[0].attributes[roots]",
@@ -107,6 +108,31 @@ RICH: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.req("K5773-034")
+def test_priorities_that_the_server_drops_are_left_out_and_that_is_logged_once() -> None:
+    async def scenario(world: DriverServer) -> None:
+        lines: list[bytes] = []
+
+        def append_line(line: bytes) -> bool:
+            lines.append(line)
+            return True
+
+        publisher = world.publisher(log=StructuredLogger(append_line, SystemClock()))
+        late = Slice([device("late")], priority=-5)
+        pool = Pool(NODE, [late, device("usual"), Slice([device("early")], priority=5)], priority=1)
+        await publisher.publish([pool])
+        assert (await publisher.publish([pool])).writes == 0
+        await publisher.publish([device("another")])
+        await publisher.publish([pool])
+        slices = await world.slices()
+        assert await world.devices() == ["early", "usual", "late"], "names have the order of priorities"
+        assert {(each.spec.priority, each.spec.pool.priority) for each in slices} == {(None, None)}
+        (line,) = lines
+        assert b"priorities" in line
+        assert b"KEP-5773" in line
+
+    run(scenario, DRAResourceSlicePriority=False)
+
+
 @pytest.mark.parametrize("gate", RICH)
 def test_a_field_that_the_server_would_drop_is_an_error_and_nothing_is_published(gate: str) -> None:
     devices, field = RICH[gate]

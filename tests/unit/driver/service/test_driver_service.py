@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.driver import DeviceState, Driver, DriverService, Pool, Reach, device
+from dray.driver import Claim, DeviceState, Driver, DriverService, Pool, Reach, Ready, async_driver, device
 from dray.driver import metrics as m
 from dray.gates import GATES, GateSet
-from dray.wire.grpc_services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, GrpcService, GrpcStub
+from dray.wire.grpc_services import (
+    HEALTH_V1,
+    HEALTH_V1ALPHA1,
+    HEALTH_V1BETA1,
+    REGISTRATION,
+    GrpcService,
+    GrpcStub,
+)
+from dray.wire.unix_sockets import open_channel
 from tests.unit.driver.driver_node import DRIVER, NODE, AgentClient, Gpu, open_driver_node
 from tests.unit.driver.driver_server import serve_for_drivers, wait_until
 
@@ -64,6 +75,60 @@ def test_get_info_returns_the_name_endpoint_and_versions() -> None:
                     "v1beta1.DRAResourceHealth",
                     "v1alpha1.DRAResourceHealth",
                 ]
+
+    asyncio.run(scenario())
+
+
+def test_get_info_is_answered_while_all_threads_and_the_event_loop_are_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kubelets wait one second for it."""
+    monkeypatch.setattr(async_driver, "MAX_THREADS", 1)
+    busy, blocked, answered = threading.Event(), threading.Event(), threading.Event()
+    answers: list[Any] = []
+
+    class Busy(Gpu):
+        def prepare(self, claim: Claim) -> Iterable[Ready]:
+            busy.set()
+            answered.wait(LIMIT)
+            return super().prepare(claim)
+
+    def call_get_info(path: Path) -> None:
+        blocked.wait(LIMIT)
+        method = REGISTRATION.methods["GetInfo"]
+        codec = (method.request.SerializeToString, method.response.FromString)
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            answers.append(channel.unary_unary(method.path, *codec)(method.request(), timeout=LIMIT / 2))
+        answered.set()
+
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver(Busy()) as agent:
+            claims = [(await node.create_claim(name, name), name) for name in ("gpu-0", "gpu-1")]
+            preparing = asyncio.create_task(agent.prepare(*claims))
+            await wait_until(lambda: _now(busy.is_set()))
+            socket = node.options.registry / f"{DRIVER}-reg.sock"
+            calling = asyncio.create_task(asyncio.to_thread(call_get_info, socket))
+            await asyncio.sleep(0)
+            blocked.set()
+            assert answered.wait(LIMIT), "no answer while the event loop was blocked"
+            await calling
+            assert [each.name for each in answers] == [DRIVER]
+            assert [each.error for each in (await preparing).values()] == ["", ""]
+
+    asyncio.run(scenario())
+
+
+def test_a_malformed_registration_status_is_refused_and_the_next_one_is_taken() -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            path = REGISTRATION.methods["NotifyRegistrationStatus"].path
+            async with open_channel(node.options.registry / f"{DRIVER}-reg.sock") as channel:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await channel.unary_unary(path)(b"\xff", timeout=LIMIT)
+            assert refused.value.code() is grpc.StatusCode.INTERNAL
+            assert not agent.service.registered.is_set()
+            await notify_registration_status(agent, registered=True)
+            await wait_until(lambda: _now(agent.service.registered.is_set()))
 
     asyncio.run(scenario())
 
@@ -234,8 +299,7 @@ def test_health_is_streamed(service: GrpcService) -> None:
                     pass
                 state = message.devices[0]
                 assert state.health == 2
-                if service is not HEALTH_V1ALPHA1:
-                    assert (state.message, state.health_check_timeout_seconds) == ("too hot", 7)
+                assert (state.message, state.health_check_timeout_seconds) == ("too hot", 7)
                 assert _number(agent, m.UNHEALTHY) == 1
                 messages.cancel()
 

@@ -15,9 +15,10 @@ import pytest
 
 from dray.api.json_text import read_json, write_json
 from dray.driver.webhook.reviews import ParameterReviewConfig
-from dray.driver.webhook.server import MAX_BODY_BYTES, WebhookListenOptions, serve_webhook
+from dray.driver.webhook.server import serve_webhook
 from dray.errors import InputError
 from dray.server.auth.authn.certificates import CertificateAuthority
+from dray.webhook_server import MAX_BODY_BYTES, WebhookListenOptions
 
 DRIVER = "gpu.example.com"
 PLAIN = WebhookListenOptions("127.0.0.1:0", plain=True)
@@ -224,7 +225,7 @@ def test_wrong_methods_paths_and_sizes_are_refused_and_health_is_served() -> Non
 
 
 def test_a_body_that_never_arrives_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dray.driver.webhook.server.BODY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("dray.webhook_server.BODY_TIMEOUT_SECONDS", 0.05)
 
     async def scenario() -> None:
         async with asyncio.timeout(30), serve_webhook(CHECKS, PLAIN) as url:

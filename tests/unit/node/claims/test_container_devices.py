@@ -91,3 +91,28 @@ def test_devices_have_driver_pool_and_name():
     assert list_container_devices(held, "a", claims) == (
         ContainerDevice("gpus", "second", "d", "p", "two", ("v/c=two",)),
     )
+
+
+def test_two_shares_of_a_device_serve_their_own_requests():
+    keys = tuple(
+        RecordedDevice(pool="p", device="gpu", request=f"{name}/any", share_id=name) for name in ("a", "b")
+    )
+    shares = tuple(
+        PreparedDevice(request_names=(name,), pool="p", device="gpu", cdi=(f"v/c={name}",), share_id=name)
+        for name in ("a", "b")
+    )
+    held = record(DriverPart(driver="d", state=NodeClaimStage.PREPARED, devices=shares, wanted=keys))
+    assert names(held, ("gpus", "a")) == ["a"]
+    assert names(held, ("gpus", "b")) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("request_name", "cdi", "resource"),
+    [
+        ("", ("v/c=1", "v/c=2"), ("claim:gpus", "v/c=1")),
+        ("large", (), ("claim:gpus/large", "d/p/gpu-0")),
+    ],
+)
+def test_a_device_has_the_name_and_the_id_of_the_kubelet_in_the_status_of_a_pod(request_name, cdi, resource):
+    found = ContainerDevice("gpus", request_name, "d", "p", "gpu-0", cdi)
+    assert (found.resource_name, found.resource_id) == resource

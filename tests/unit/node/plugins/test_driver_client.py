@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import grpc
+import msgspec
 import pytest
 
 from dray.node import agent_metrics
@@ -18,7 +19,7 @@ from dray.node.plugins.driver_interface import (
     DriverClient,
     PreparedDevice,
 )
-from dray.node.plugins.driver_replies import sanitize_text
+from dray.node.plugins.driver_replies import sanitize_text, shorten_health_message
 from dray.wire import grpc_services, unix_sockets
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.plain_messages import CLASSIC, DRA, HEALTH
@@ -55,6 +56,18 @@ def test_claims_are_prepared_and_unprepared_in_one_call() -> None:
             ]
             assert await to.prepare([]) == {}
             assert len(driver.calls) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("service", "share"), [(V1, "share-1"), (V1BETA1, "")])
+def test_the_share_of_a_device_is_read_where_the_protocol_has_it(service: str, share: str) -> None:
+    async def run() -> None:
+        async with open_registry_harness() as here:
+            driver = PlainDriver(here.ways(versions=("v1.DRAPlugin", "v1beta1.DRAPlugin")))
+            driver.services, driver.shares = (service,), {"dev-0": "share-1"}
+            to = await reached(here, await here.started(driver))
+            assert await to.prepare([A]) == {A.uid: (msgspec.structs.replace(device(A), share_id=share),)}
 
     asyncio.run(run())
 
@@ -266,12 +279,13 @@ def test_health_is_read_in_the_version_that_there_is() -> None:
             driver = PlainDriver(here.ways(versions=versions))
             driver.services = (V1, HEALTH.format("v1alpha1"))
             to = await reached(here, await here.started(driver))
-            driver.health.put_nowait([("pool", "dev-0", 2, 0, "")])
+            driver.health.put_nowait([("pool", "dev-0", 2, 7, "too hot")])
             driver.health.put_nowait(None)
             stream = to.watch_health()
             assert stream is not None
-            seen = [[(each.device, each.health) for each in states] async for states in stream]
-            assert seen == [[("dev-0", "Unhealthy")]]
+            ((seen,),) = [states async for states in stream]
+            told = (seen.device, seen.health, seen.timeout, seen.message)
+            assert told == ("dev-0", "Unhealthy", 7.0, "too hot")
 
     asyncio.run(run())
 
@@ -298,3 +312,15 @@ def test_a_driver_that_offers_no_health_has_none() -> None:
 )
 def test_what_drivers_say_is_shown_on_one_line(text: str, shown: str) -> None:
     assert sanitize_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x" * 1024, "x" * 1024),
+        ("x" * 1025, "x" * 1021 + "..."),
+        ("ä" * 1000, "ä" * 510 + "..."),
+    ],
+)
+def test_a_health_message_is_as_long_as_a_pod_status_may_have_it(text: str, shown: str) -> None:
+    assert shorten_health_message(text) == shown

@@ -195,6 +195,7 @@ def test_the_health_of_devices_is_shown_by_claim_and_request() -> None:
     health = (
         ClaimDeviceHealth("claim:gpus", "d/p/gpu-0", "Healthy"),
         ClaimDeviceHealth("claim:gpus", "d/p/gpu-1", "Unhealthy", "too hot"),
+        ClaimDeviceHealth("claim:gpus", "d/p/gpu-1", "Healthy"),
         ClaimDeviceHealth("claim:nic/fast", "n/p/nic-0", "Unknown"),
     )
     status = told(pod(), PodStatusInputs((TrackedContainer("c", state=RUNS),), NOW, health={"c": health}))

@@ -9,32 +9,36 @@ this CA; TLS enforces that before a request is read.
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray.clock import Clock, SystemClock
-from dray.server.auth.authn.private_keys import (
-    PrivateKey,
-    encode_key_pem,
-    generate_key,
-    load_or_create_key,
-    read_key,
-)
+from dray.server.auth.authn.private_keys import load_or_create_key, read_key
 from dray.server.auth.authn.secret_files import (
     CredentialError,
     create_private_directory,
     lock_directory,
     read_file,
     write_private_file,
+)
+from dray.x509_certificates import (
+    PrivateKey,
+    SigningAuthority,
+    build_authority,
+    build_common_name,
+    build_general_names,
+    build_serving_extensions,
+    encode_certificate_pem,
+    encode_key_pem,
+    generate_key,
+    is_issued_by,
+    read_alternative_names,
 )
 
 DEFAULT_SERVED_NAMES = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc")
@@ -43,8 +47,6 @@ DEFAULT_SERVED_NAMES = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernet
 _CA_YEARS = 10
 _SERVING_DAYS = 365
 _RENEW_BEFORE = timedelta(days=30)
-_SKEW = timedelta(minutes=5)
-"""Certificates are valid from a little before they are issued, because clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class CertificateAuthority:
     @property
     def ca_pem(self) -> bytes:
         """The certificate of the CA, which clients trust."""
-        return self._ca.public_bytes(serialization.Encoding.PEM)
+        return encode_certificate_pem(self._ca)
 
     def renew_if_due(self) -> bool:
         """Renew the serving certificate if needed; returns whether it was. Cheap when it is not."""
@@ -100,10 +102,10 @@ class CertificateAuthority:
                 return False
             key = generate_key()
             made = self._sign_certificate(
-                _build_common_name("dray"), key, _SERVING_DAYS, self._build_serving_extensions()
+                build_common_name("dray"), key, _SERVING_DAYS, build_serving_extensions(self._names)
             )
             write_private_file(self.key_file, encode_key_pem(key))
-            write_private_file(self.cert_file, _encode_pem(made) + self.ca_pem)
+            write_private_file(self.cert_file, encode_certificate_pem(made) + self.ca_pem)
             return True
 
     def refresh(self, context: ssl.SSLContext) -> bool:
@@ -133,7 +135,7 @@ class CertificateAuthority:
             ) from None
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         return IssuedCredentials(
-            _encode_pem(self._sign_certificate(subject, key, days, [usage])), encode_key_pem(key)
+            encode_certificate_pem(self._sign_certificate(subject, key, days, [usage])), encode_key_pem(key)
         )
 
     def build_server_context(self) -> ssl.SSLContext:
@@ -163,8 +165,8 @@ class CertificateAuthority:
                 )
             return key, self._check_ca(_parse_certificate(content, self.ca_file), key)
         key = load_or_create_key(key_file)
-        made = _build_ca_certificate(key, self._clock.now())
-        write_private_file(self.ca_file, _encode_pem(made))
+        made = build_authority("dray", key, self._clock.now(), timedelta(days=365 * _CA_YEARS))
+        write_private_file(self.ca_file, encode_certificate_pem(made))
         return key, made
 
     def _check_ca(self, ca: x509.Certificate, key: PrivateKey) -> x509.Certificate:
@@ -186,106 +188,16 @@ class CertificateAuthority:
         made = _parse_certificate(content, self.cert_file)
         return (
             made.public_key() == key.public_key()
-            and _is_issued_by(self._ca, made)
+            and is_issued_by(self._ca, made)
             and made.not_valid_after_utc - _RENEW_BEFORE > self._clock.now()
-            and _read_alternative_names(made) == _build_general_names(self._names)
+            and read_alternative_names(made) == build_general_names(self._names)
         )
-
-    def _build_serving_extensions(self) -> list[x509.ExtensionType]:
-        return [
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
-            x509.SubjectAlternativeName(_build_general_names(self._names)),
-        ]
 
     def _sign_certificate(
         self, subject: x509.Name, key: PrivateKey, days: int, extensions: Sequence[x509.ExtensionType]
     ) -> x509.Certificate:
-        now = self._clock.now()
-        end = min(now + timedelta(days=days), self._ca.not_valid_after_utc)
-        builder = (
-            _start_builder(subject, key, now - _SKEW, end)
-            .issuer_name(self._ca.subject)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_build_key_usage("digital_signature"), critical=True)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
-        )
-        for extension in extensions:
-            builder = builder.add_extension(extension, critical=False)
-        return builder.sign(self._key, hashes.SHA256())
-
-
-def _build_ca_certificate(key: PrivateKey, now: datetime) -> x509.Certificate:
-    name = _build_common_name("dray")
-    return (
-        _start_builder(name, key, now - _SKEW, now + timedelta(days=365 * _CA_YEARS))
-        .issuer_name(name)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_build_key_usage("key_cert_sign", "crl_sign", "digital_signature"), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _start_builder(
-    subject: x509.Name, key: PrivateKey, start: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-_KEY_USAGES = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
-
-
-def _build_key_usage(*enabled: str) -> x509.KeyUsage:
-    return x509.KeyUsage(**{usage: usage in enabled for usage in _KEY_USAGES})
-
-
-def _build_common_name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _build_general_names(names: Sequence[str]) -> list[x509.GeneralName]:
-    return [_build_general_name(name) for name in names]
-
-
-def _build_general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _read_alternative_names(certificate: x509.Certificate) -> list[x509.GeneralName]:
-    try:
-        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except x509.ExtensionNotFound:
-        return []
-
-
-def _is_issued_by(ca: x509.Certificate, certificate: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
+        authority = SigningAuthority(self._ca, self._key)
+        return authority.sign(subject, key, (self._clock.now(), timedelta(days=days)), extensions)
 
 
 def _parse_certificate(content: bytes, path: Path) -> x509.Certificate:
@@ -293,7 +205,3 @@ def _parse_certificate(content: bytes, path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(content)
     except ValueError:
         raise CredentialError(f"`{path}` is no certificate (PEM); delete it to get a new one") from None
-
-
-def _encode_pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)

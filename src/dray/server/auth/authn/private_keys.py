@@ -1,29 +1,11 @@
-"""Private keys: generated, stored in a file, and read back."""
+"""Private keys: stored in a file, and read back."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from dray.server.auth.authn.secret_files import CredentialError, read_private_file, write_private_file
-
-PrivateKey = ec.EllipticCurvePrivateKey
-
-
-def generate_key() -> PrivateKey:
-    """Generate a key on the curve P-256: small, fast, and supported by every client."""
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def encode_key_pem(key: PrivateKey) -> bytes:
-    """Encode a key as PEM."""
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
+from dray.x509_certificates import PrivateKey, encode_key_pem, generate_key, parse_key_pem
 
 
 def read_key(path: Path) -> PrivateKey | None:
@@ -31,11 +13,8 @@ def read_key(path: Path) -> PrivateKey | None:
     content = read_private_file(path)
     if content is None:
         return None
-    try:
-        key = serialization.load_pem_private_key(content, password=None)
-    except (ValueError, TypeError):
-        key = None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+    key = parse_key_pem(content)
+    if key is None:
         raise CredentialError(
             f"`{path}` is no key as we write it (PEM, P-256, no password); delete it to get a new one"
         )

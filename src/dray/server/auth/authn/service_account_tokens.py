@@ -28,12 +28,13 @@ from jwt.algorithms import ECAlgorithm
 
 from dray.api.kinds import Kind, get_kind
 from dray.clock import Clock, SystemClock
-from dray.server.auth.authn.private_keys import PrivateKey, load_or_create_key
+from dray.server.auth.authn.private_keys import load_or_create_key
 from dray.server.auth.authn.secret_files import create_private_directory, lock_directory
 from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH
 from dray.server.http.requests import RequestUser
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
+from dray.x509_certificates import PrivateKey
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"

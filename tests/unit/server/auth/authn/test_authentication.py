@@ -15,13 +15,14 @@ import pytest
 
 from dray.clock import ManualClock
 from dray.server.auth.authn.authentication import Authenticator
-from dray.server.auth.authn.private_keys import generate_key, read_key
+from dray.server.auth.authn.private_keys import read_key
 from dray.server.auth.authn.secret_files import CredentialError
 from dray.server.auth.authn.service_account_tokens import IssuerOptions, ServiceAccountTokens
 from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH, StaticTokens
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from dray.server.objects.stored_object import StoredObject
+from dray.x509_certificates import generate_key
 from tests.unit.server.auth.cluster_state import ClusterState, pod, store_object, thing
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

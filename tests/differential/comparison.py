@@ -1,0 +1,95 @@
+"""Compares the pictures of two clusters field by field; rules explain the differences that were decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.differential.scenario import Scenario
+
+MISSING = "<missing>"
+
+
+@dataclass(frozen=True)
+class FieldDifference:
+    """A field in which the clusters differ."""
+
+    path: tuple[str, ...]
+    left: Any
+    right: Any
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.left!r} · {self.right!r}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A difference that is right, with its reason."""
+
+    name: str
+    reason: str
+    applies: Callable[[Scenario, FieldDifference], bool]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences of one scenario: those that a rule explains, and the others."""
+
+    scenario: str
+    decided: tuple[tuple[str, FieldDifference], ...]
+    wrong: tuple[FieldDifference, ...]
+
+
+def _is_tie(scenario: Scenario, difference: FieldDifference) -> bool:
+    return scenario.has_ties and all(
+        side not in ("", MISSING) for side in (difference.left, difference.right)
+    )
+
+
+def _is_finalizer(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.path[-1] == "finalizers" and MISSING in (difference.left, difference.right)
+
+
+def _is_untried(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.path[-1] == "scheduled" and [] in (difference.left, difference.right)
+
+
+RULES = (
+    Rule("tie", "kube-scheduler chooses at random among nodes that are equally good", _is_tie),
+    Rule(
+        "finalizer",
+        "dray's server sets the finalizer of a claim when it is created (decision 0016), Kubernetes when it "
+        "is allocated",
+        _is_finalizer,
+    ),
+    Rule(
+        "untried",
+        "dray says in a condition that a pod waits for a claim, kube-scheduler says nothing",
+        _is_untried,
+    ),
+)
+
+
+def compare(scenario: Scenario, left: list[Any], right: list[Any]) -> Comparison:
+    """Compare what both clusters made of a scenario."""
+    decided, wrong = [], []
+    for difference in find_differences((), left, right):
+        rule = next((rule for rule in RULES if rule.applies(scenario, difference)), None)
+        if rule is None:
+            wrong.append(difference)
+        else:
+            decided.append((rule.name, difference))
+    return Comparison(scenario.name, tuple(decided), tuple(wrong))
+
+
+def find_differences(path: tuple[str, ...], left: Any, right: Any) -> Iterator[FieldDifference]:
+    """Yield every field whose values differ."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in sorted({*left, *right}):
+            yield from find_differences((*path, name), left.get(name, MISSING), right.get(name, MISSING))
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for number, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from find_differences((*path, str(number)), one, other)
+    elif left != right:
+        yield FieldDifference(path, left, right)
