@@ -35,7 +35,9 @@ class Kitted:
         self._client = client
         self.cdi = folder / "cdi"
         self.registry = folder / "registry"
-        self._choices = DriverServiceOptions(node, folder / "plugins", self.registry, self.cdi)
+        self._choices = DriverServiceOptions(
+            node, folder / "plugins", self.registry, self.cdi, max_wait_seconds=1.0
+        )
         self._task: asyncio.Task[None] | None = None
 
     @property

@@ -188,8 +188,10 @@ def test_a_drivers_claims_are_read(files: Path) -> None:
 
 
 def test_a_claim_that_was_given_back_is_still_known(files: Path) -> None:
-    assert book(files).is_late_call(OLD, ["pod-3"], 0.0)
-    assert not book(files).is_late_call(OLD, ["pod-3", "pod-4"], 0.0), "somebody has it who came later"
+    assert book(files).compute_late_seconds(OLD, ["pod-3"], 0.0)
+    assert not book(files).compute_late_seconds(OLD, ["pod-3", "pod-4"], 0.0), (
+        "somebody has it who came later"
+    )
 
 
 def test_a_driver_still_writes_what_it_reads(files: Path) -> None:

@@ -34,6 +34,7 @@ from dray.driver.base import (
     HealthyDriver,
     Ready,
     Setting,
+    TryAgainError,
 )
 from dray.driver.classic import (
     ClassicAllocation,
@@ -106,6 +107,7 @@ __all__ = [
     "Ready",
     "Setting",
     "Slice",
+    "TryAgainError",
     "Unavailable",
     "Version",
     "device",

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from dray.api.meta import Condition
 from dray.api.resource import Device, NetworkDeviceData
 from dray.driver.devices import Attribute, Pool
-from dray.errors import InputError
+from dray.errors import DrayError, InputError
 from dray.values.quantity import Quantity
 from dray.wire.cdi import DeviceNode, Hook, Mount
 
@@ -28,6 +28,14 @@ Schema: TypeAlias = Any
 """A type that msgspec can decode: usually a struct, `dict[str, str]`, or `dict` for anything."""
 Parameters: TypeAlias = Schema | Mapping[str, Schema] | None
 """One schema, or schemas by the `kind` of the parameters, or none: then no parameters are accepted."""
+
+
+class TryAgainError(DrayError):
+    """Raised by an author's `prepare` when it cannot succeed now and may soon: a device that is being reset.
+
+    The kit calls `prepare` again while the agent waits, for up to 30 seconds. Any other exception fails the
+    call at once, and agents call again much later.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ CLAIM_CALLS: Final = "dray_driver_claims_total"
 CLAIM_CALL_SECONDS: Final = "dray_driver_claim_seconds"
 HELD_CLAIMS: Final = "dray_driver_held_claims"
 GONE_CLAIMS: Final = "dray_driver_gone_claims"
+WAITING_CLAIMS: Final = "dray_driver_waiting_claims"
 DEVICES: Final = "dray_driver_devices"
 PUBLICATIONS: Final = "dray_driver_publications_total"
 WRITES: Final = "dray_driver_slice_writes_total"
@@ -62,6 +63,12 @@ MEASURES: Final = numbers.build_metric_table(
         MetricType.GAUGE,
         "Claims that did not exist any more when the driver started, and that stay prepared until the agent "
         "unprepares them",
+        ("driver",),
+    ),
+    MetricDefinition(
+        WAITING_CLAIMS,
+        MetricType.GAUGE,
+        "Claims in calls to prepare that wait for what will pass: a device that is held, an API that is away",
         ("driver",),
     ),
     MetricDefinition(DEVICES, MetricType.GAUGE, "Devices that the driver reported last", ("driver",)),

@@ -8,6 +8,7 @@ files document the messages; this module does not look into any of them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -112,6 +113,14 @@ class UnreadableReplyError(DrayError):
     """A reply that does not decode to the response of its method."""
 
 
+_remaining_seconds: Final[ContextVar[float | None]] = ContextVar("remaining_seconds", default=None)
+
+
+def get_remaining_seconds() -> float | None:
+    """Return how long the caller of the method that runs waited for at its start; None without a deadline."""
+    return _remaining_seconds.get()
+
+
 UnaryMethod = Callable[[ProtobufMessage], Awaitable[ProtobufMessage]]
 StreamMethod = Callable[[ProtobufMessage], AsyncIterator[ProtobufMessage]]
 BlockingMethod = Callable[[ProtobufMessage], ProtobufMessage]
@@ -188,6 +197,9 @@ def _drop_context(implementation: BlockingMethod) -> Any:
 def _wrap_unary(implementation: Any, method: GrpcMethod) -> Any:
     async def answer_unary(request: ProtobufMessage | None, context: Any) -> ProtobufMessage:
         await _abort_if_unreadable(request, method, context)
+        _remaining_seconds.set(
+            context.time_remaining()
+        )  # every call has a task, and so a context, of its own
         try:
             return await implementation(request)
         except RpcStatusError as declined:

@@ -75,6 +75,7 @@ class DriverNode:
             registry=root / "r",
             cdi=root / "cdi",
             boot_id="boot-1",
+            max_wait_seconds=0.0,
             log=StructuredLogger(self._append_line, SystemClock()),
         )
         self.transport = server.connect()

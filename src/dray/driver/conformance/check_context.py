@@ -13,6 +13,7 @@ from dray.client.client import Client
 from dray.driver.conformance import cdi_specs
 from dray.driver.conformance.claims import REQUEST, ConformanceClaims
 from dray.driver.conformance.driver_client import (
+    REFUSAL_TIMEOUT_SECONDS,
     CallFailedError,
     ConformanceClaimRef,
     ConformanceDriverClient,
@@ -100,7 +101,7 @@ class CheckContext:
         The protocol allows an error for the claim, no entry for it, and a call that fails as a whole.
         """
         try:
-            responses = await self.driver_client.prepare(ref)
+            responses = await self.driver_client.prepare(ref, timeout=REFUSAL_TIMEOUT_SECONDS)
         except CallFailedError as refused:
             if refused.code in _LOST_CALL_CODES:
                 raise
@@ -115,7 +116,8 @@ class CheckContext:
 
     async def expect_refusal_in_entry(self, ref: ConformanceClaimRef, what: str) -> None:
         """Prepare a claim that must be refused by an error of its own, without devices."""
-        response = get_response(await self.driver_client.prepare(ref), ref)
+        responses = await self.driver_client.prepare(ref, timeout=REFUSAL_TIMEOUT_SECONDS)
+        response = get_response(responses, ref)
         if not response.error:
             raise NotConformantError(f"{what} was prepared: {response}", "an error")
         if response.devices:

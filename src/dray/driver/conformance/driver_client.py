@@ -28,6 +28,8 @@ from dray.errors import InputError
 from dray.wire import grpc_services, unix_sockets
 
 CALL_TIMEOUT_SECONDS: Final = 30.0
+REFUSAL_TIMEOUT_SECONDS: Final = 6.0
+"""The time limit of calls that must be refused: a driver may wait in a call for what will pass."""
 """How long a driver may take to answer a call, and to answer after a restart."""
 _POLL_SECONDS: Final = 0.1
 _MAX_ERROR_LENGTH: Final = 200
@@ -117,12 +119,12 @@ class ConformanceDriverClient:
         await self.channel.close()
 
     async def prepare(
-        self, *claims: ConformanceClaimRef, version: str = ""
+        self, *claims: ConformanceClaimRef, version: str = "", timeout: float = CALL_TIMEOUT_SECONDS
     ) -> dict[str, DriverPrepareResponse]:
         """Prepare claims and return the response for each by uid; raises `CallFailedError` when the whole
         call fails.
         """
-        reply = await self._call("NodePrepareResources", claims, version)
+        reply = await self._call("NodePrepareResources", claims, version, timeout)
         return {uid: _parse_response(entry) for uid, entry in reply.claims.items()}
 
     async def unprepare(self, *claims: ConformanceClaimRef, version: str = "") -> dict[str, str]:
@@ -158,11 +160,15 @@ class ConformanceDriverClient:
                 self._connect(found)
                 return
 
-    async def _call(self, method: str, claims: Sequence[ConformanceClaimRef], version: str) -> Any:
+    async def _call(
+        self,
+        method: str,
+        claims: Sequence[ConformanceClaimRef],
+        version: str,
+        timeout: float = CALL_TIMEOUT_SECONDS,
+    ) -> Any:
         try:
-            return await self._call_once(
-                method, claims, version or self.identity.versions[0], CALL_TIMEOUT_SECONDS
-            )
+            return await self._call_once(method, claims, version or self.identity.versions[0], timeout)
         except grpc.aio.AioRpcError as refused:
             raise CallFailedError(
                 f"{method} failed as a whole with {format_rpc_error(refused)}",

@@ -10,6 +10,7 @@ Rules for this file: pure. A claim that cannot be prepared raises `PrepareRefuse
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -33,13 +34,31 @@ class PrepareRefusedError(DrayError):
     """A claim cannot be prepared or unprepared; the message says why."""
 
 
+class PrepareDelayedError(PrepareRefusedError):
+    """A claim cannot be prepared now, and may be able to be soon.
+
+    Trying again is worthwhile for `max_wait_seconds` since the call, and useless before `min_wait_seconds`.
+    """
+
+    def __init__(
+        self, message: str, *, min_wait_seconds: float = 0.0, max_wait_seconds: float = math.inf
+    ) -> None:
+        super().__init__(message)
+        self.min_wait_seconds = min_wait_seconds
+        self.max_wait_seconds = max_wait_seconds
+
+
+STALE_READ_SECONDS: Final = 3.0
+"""For how long a claim may look as it was before an agent saw it: an API server may lag behind another."""
+
+
 def build_claim(stored: ResourceClaim, driver: str, node: str, schemas: Parameters) -> Claim:
     """Convert an allocated claim for a driver on a node; raises `PrepareRefusedError` when it cannot be
     prepared there.
     """
     allocation = stored.status.allocation
     if allocation is None:
-        raise PrepareRefusedError("it is not allocated")
+        raise PrepareDelayedError("it is not allocated", max_wait_seconds=STALE_READ_SECONDS)
     elsewhere = _find_other_node(allocation.node_selector, node)
     if elsewhere:
         raise PrepareRefusedError(f"it is allocated for node `{elsewhere}`, this is `{node}`")
@@ -62,7 +81,7 @@ def build_claim(stored: ResourceClaim, driver: str, node: str, schemas: Paramete
 def build_classic_claim(stored: ClassicResourceClaim, driver: str, schemas: Parameters) -> ClassicClaim:
     """Convert an allocated classic claim."""
     if stored.status.driver_name != driver or stored.status.phase != "Allocated":
-        raise PrepareRefusedError("it is not allocated by this driver")
+        raise PrepareDelayedError("it is not allocated by this driver", max_wait_seconds=STALE_READ_SECONDS)
     raw = bytes(stored.spec.parameters)
     try:
         parameters = (

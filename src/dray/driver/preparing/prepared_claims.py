@@ -22,6 +22,7 @@ place where a crash would matter, so that tests can crash there.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ import msgspec
 
 from dray.driver.base import Ready
 from dray.driver.preparing.cdi_files import ClaimCdiFiles, compute_digest, sanitize_uid
-from dray.driver.preparing.claim_conversion import PrepareRefusedError
+from dray.driver.preparing.claim_conversion import PrepareDelayedError, PrepareRefusedError
 from dray.driver.preparing.claim_locks import ClaimLocks
 from dray.driver.preparing.prepared_records import (
     ClaimDeviceRecord,
@@ -163,18 +164,20 @@ class PreparedClaimStore:
             return False
         return self._cdi_files.is_intact(record.uid, record.file)
 
-    def is_late_call(self, uid: str, consumers: Sequence[str], now: float) -> bool:
-        """Whether a call to prepare a claim was made before the claim was unprepared.
+    def compute_late_seconds(self, uid: str, consumers: Sequence[str], now: float) -> float:
+        """For how long a call to prepare a claim counts as one that was made before it was unprepared.
 
-        It was if nobody reserves the claim any more, and it was not if there is a new consumer. When only
+        For ever if nobody reserves the claim any more, and not at all if there is a new consumer. When only
         earlier consumers reserve it, one of them may need it again: then the time since decides.
         """
         unprepared = self._read_unprepared_file(self._get_unprepared_path(uid))
         if unprepared is None or unprepared.boot_id != self.boot_id:
-            return False
+            return 0.0
         if not consumers:
-            return True
-        return set(consumers) <= set(unprepared.consumers) and abs(now - unprepared.at) <= LATE_CALL_SECONDS
+            return math.inf
+        if not set(consumers) <= set(unprepared.consumers):
+            return 0.0
+        return max(0.0, LATE_CALL_SECONDS - abs(now - unprepared.at))
 
     # --- prepare ---
 
@@ -183,12 +186,12 @@ class PreparedClaimStore:
     ) -> None:
         """Record that work on a claim begins.
 
-        Raises `PrepareRefusedError` when another claim holds one of its devices, or when the call is late;
-        only calls for claims that are reserved by pods can be recognised as late.
+        Raises `PrepareDelayedError` when another claim holds one of its devices or the call may be late, and
+        `PrepareRefusedError` when it is; only calls for claims that are reserved by pods can be late.
         """
         self.fail_point(FailPoints.BEFORE_WORK)
-        if reserved_by_pods and self.is_late_call(record.uid, record.consumers, now):
-            raise PrepareRefusedError(_explain_late_call(record))
+        if reserved_by_pods:
+            _check_not_late(record, self.compute_late_seconds(record.uid, record.consumers, now))
         with FileLock.acquire(self._lock_path):
             self._check_devices_free(record)
             self._write_record(record, Durability.POWER_LOSS)
@@ -312,7 +315,7 @@ class PreparedClaimStore:
             for wanted, held in product(record.devices, other.devices):
                 if _is_conflict(wanted, held):
                     share = f" share `{wanted.share_id}`" if wanted.share_id == held.share_id != "" else ""
-                    raise PrepareRefusedError(
+                    raise PrepareDelayedError(
                         f"device `{wanted.device}` of pool `{wanted.pool}`{share} is held by claim "
                         f"`{other.label}` (uid {other.uid}), which is {other.stage} here; it must be "
                         "given back first"
@@ -361,11 +364,16 @@ class PreparedClaimStore:
             return None  # at worst a late call is not recognised
 
 
-def _explain_late_call(record: PreparedClaimRecord) -> str:
+def _check_not_late(record: PreparedClaimRecord, late_seconds: float) -> None:
+    if not late_seconds:
+        return
     why = "it was given back, and nobody else has it reserved since: this call comes too late"
     if not record.consumers:
-        return why
-    return f"{why}; whoever still needs it gets it {LATE_CALL_SECONDS:.0f} seconds after it was given back"
+        raise PrepareRefusedError(why)
+    raise PrepareDelayedError(
+        f"{why}; whoever still needs it gets it {LATE_CALL_SECONDS:.0f} seconds after it was given back",
+        min_wait_seconds=late_seconds,
+    )
 
 
 def _build_device_record(

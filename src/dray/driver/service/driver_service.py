@@ -23,6 +23,7 @@ from dray.driver import metrics as m
 from dray.driver.async_driver import AsyncDriver
 from dray.driver.base import ClassicDriver, Driver
 from dray.driver.devices import Pool, group_into_pools
+from dray.driver.preparing.call_waits import MAX_WAIT_SECONDS
 from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.device_status import DeviceStatusWriter
 from dray.driver.preparing.gone_claims import GoneClaims
@@ -72,6 +73,8 @@ class DriverServiceOptions:
     log: StructuredLogger = field(default_factory=build_silent_logger)
     boot_id: str = field(default_factory=read_boot_id)
     fail_point: FailPoint = ignore_fail_point
+    max_wait_seconds: float = MAX_WAIT_SECONDS
+    """For how long a call to prepare a claim may wait for what will pass, such as a device that is held."""
 
 
 class UnreachableDriverError(DrayError):
@@ -168,6 +171,7 @@ class DriverService:
         if self.driver.device_metadata and not self._classic:
             preparer.metadata_writer = DeviceMetadataWriter(name, metadata_files, self._list_published)
             self.driver.set_metadata_updater(preparer.metadata_writer.update)
+        preparer.waits.max_seconds = options.max_wait_seconds
         if self._async_driver.has_health and not self._classic:
             self._health = HealthMonitor(self._async_driver, self._clock, self._log, self.metrics)
         handlers = build_rpc_handlers(preparer, self._health, classic=self._classic)
@@ -178,13 +182,17 @@ class DriverService:
         self._registration, self._socket_server = registration, socket_server
         gone_claims = GoneClaims(name, store, preparer, self._log)
         self._register_metrics(store, gone_claims)
+        self.metrics.add_callback(m.WAITING_CLAIMS, lambda: [((name,), float(preparer.waits.count))])
         for record in store.list_records().values():
             if store.is_prepared(record):
                 status_writer.enqueue(record)  # the process may have ended before it was written
         try:
             async with socket_server.serve():
                 self._log.info("serving", driver=name, socket=sockets.endpoint)
-                await self._run_background(store, gone_claims, status_writer, socket_server)
+                try:
+                    await self._run_background(store, gone_claims, status_writer, socket_server)
+                finally:
+                    preparer.waits.stop()  # calls that work may take their grace period, not those that wait
         finally:
             await preparer.drain(SHUTDOWN_GRACE_SECONDS)
 

@@ -41,6 +41,7 @@ from dray.wire.grpc_services import (
     RpcStatusError,
     build_blocking_rpc_handler,
     build_rpc_handler,
+    get_remaining_seconds,
 )
 from dray.wire.protobuf import ProtobufMessage
 from dray.wire.unix_sockets import (
@@ -170,7 +171,7 @@ def _build_dra_handler(service: GrpcService, preparer: ClaimPreparer) -> Any:
         )
 
     async def prepare(request: ProtobufMessage) -> ProtobufMessage:
-        results = await preparer.prepare(_parse_claims(request))
+        results = await preparer.prepare(_parse_claims(request), get_remaining_seconds())
         return prepare_response(claims={uid: build_claim_response(each) for uid, each in results.items()})
 
     async def unprepare(request: ProtobufMessage) -> ProtobufMessage:
@@ -187,7 +188,8 @@ def _parse_claims(request: ProtobufMessage) -> list[RequestedClaim]:
 
 def _build_classic_handler(preparer: ClaimPreparer) -> Any:
     async def prepare(request: ProtobufMessage) -> ProtobufMessage:
-        result = (await preparer.prepare([RequestedClaim(request.resource_uid)]))[request.resource_uid]
+        uid = request.resource_uid
+        result = (await preparer.prepare([RequestedClaim(uid)], get_remaining_seconds()))[uid]
         _raise_on_error(result)
         names = [name for device in result.devices for name in device.cdi]
         return CLASSIC_V1ALPHA1.get_message_class("NodePrepareResourceResponse")(cdi_device=names)

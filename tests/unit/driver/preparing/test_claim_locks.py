@@ -120,12 +120,12 @@ def test_an_earlier_consumer_can_use_a_claim_again_a_little_later(tmp_path: Path
     store = open_store(tmp_path)
     given_back(store, "c", *had)
     soon, later, before = LATE_CALL_SECONDS / 2, LATE_CALL_SECONDS * 2, -LATE_CALL_SECONDS * 2
-    assert store.is_late_call("c", ["pod-1"], soon)
-    assert not store.is_late_call("c", ["pod-1"], later)
-    assert not store.is_late_call("c", ["pod-1"], before), "somebody has set the clock back"
-    assert not store.is_late_call("c", ["pod-1", "pod-3"], soon), "somebody came since"
-    assert store.is_late_call("c", [], soon)
-    assert store.is_late_call("c", [], later), "nobody has it reserved any more"
+    assert store.compute_late_seconds("c", ["pod-1"], soon)
+    assert not store.compute_late_seconds("c", ["pod-1"], later)
+    assert not store.compute_late_seconds("c", ["pod-1"], before), "somebody has set the clock back"
+    assert not store.compute_late_seconds("c", ["pod-1", "pod-3"], soon), "somebody came since"
+    assert store.compute_late_seconds("c", [], soon)
+    assert store.compute_late_seconds("c", [], later), "nobody has it reserved any more"
 
 
 def test_records_of_unprepared_claims_are_pruned_while_a_driver_runs(tmp_path: Path) -> None:
