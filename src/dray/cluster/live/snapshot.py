@@ -57,9 +57,14 @@ class LiveSnapshot:
         return all(gap.kind is not row or (namespace in gap.namespaces) for gap in self.gaps)
 
     @property
+    def can_list_devices(self) -> bool:
+        """Whether devices could be read."""
+        return self.serves_devices and self.is_readable(ResourceSlice)
+
+    @property
     def shows_devices(self) -> bool:
         """Whether devices and their classes could be read, without which no search has an answer."""
-        return self.serves_devices and self.is_readable(ResourceSlice) and self.is_readable(DeviceClass)
+        return self.can_list_devices and self.is_readable(DeviceClass)
 
 
 async def read_snapshot(client: Client, namespaces: Sequence[str] = ()) -> LiveSnapshot:
