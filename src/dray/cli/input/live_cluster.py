@@ -29,6 +29,21 @@ def read_live_input(server: ServerTarget, namespace: str | None = None) -> LiveI
     return run_to_completion(_read_server(server, namespace))
 
 
+def require_pods(live: LiveInput, namespace: str | None) -> None:
+    """Raise `InputError` when not a single pod may be read, so that there is nothing to answer."""
+    from dray.api.core import Pod
+    from dray.cluster.live.access import VIEWER_HINT, format_gaps
+    from dray.errors import InputError
+
+    wanted = namespace or live.namespace
+    if live.snapshot.is_readable(Pod, wanted):
+        return
+    raise InputError(
+        f"{format_gaps(live.snapshot.gaps)}, not even in namespace `{wanted}`; name one that you may read "
+        f"with `-n`; {VIEWER_HINT}"
+    )
+
+
 def print_snapshot_remarks(snapshot: LiveSnapshot) -> None:
     """Print what could not be read."""
     for remark in snapshot.bundle.remarks:

@@ -75,11 +75,9 @@ async def list_readable(
     return ReadableObjects(tuple(items), AccessGap(kind, tuple(allowed)))
 
 
-def describe_gaps(gaps: Iterable[AccessGap]) -> tuple[str, ...]:
-    """Describe all that may not be read in one line, and what would help in a second."""
+def format_gaps(gaps: Iterable[AccessGap]) -> str:
+    """Format all that may not be read, as roles name it."""
     all_gaps = list(gaps)
-    if not all_gaps:
-        return ()
     unread = [gap.resource for gap in all_gaps if not gap.namespaces]
     elsewhere: dict[tuple[str, ...], list[str]] = {}
     for gap in all_gaps:
@@ -90,13 +88,23 @@ def describe_gaps(gaps: Iterable[AccessGap]) -> tuple[str, ...]:
         places = ", ".join(f"`{name}`" for name in namespaces)
         noun = "namespace" if len(namespaces) == 1 else "namespaces"
         parts.append(f"{', '.join(resources)} outside of {noun} {places}")
+    return f"not allowed to read {'; '.join(parts)}"
+
+
+def describe_gaps(gaps: Iterable[AccessGap]) -> tuple[str, ...]:
+    """Describe all that may not be read in one line, and what would help in a second."""
+    all_gaps = list(gaps)
+    if not all_gaps:
+        return ()
     missing = {gap.kind.plural for gap in all_gaps}
     effects = [text for plural, text in _EFFECTS.items() if plural in missing]
-    line = f"not allowed to read {'; '.join(parts)}: the answer comes from the rest"
-    if effects:
+    line = f"{format_gaps(all_gaps)}: the answer comes from the rest"
+    if effects and "resourceslices" not in missing:
         line += f" ({'; '.join(effects)})"
-    return (line, f"hint: the role `{VIEWER_ROLE}` (deploy/viewer.yaml) allows reading all of it")
+    return (line, f"hint: {VIEWER_HINT}")
 
+
+VIEWER_HINT: Final = f"the role `{VIEWER_ROLE}` (deploy/viewer.yaml) allows reading all of it"
 
 _EFFECTS: Final = {
     "resourceclaims": "devices of unseen claims look free",

@@ -76,10 +76,11 @@ async def read_snapshot(client: Client, namespaces: Sequence[str] = ()) -> LiveS
     found: dict[type[msgspec.Struct], ReadableObjects] = dict(zip(SNAPSHOT_TYPES, listed, strict=True))
     gaps = tuple(readable.gap for readable in listed if readable.gap is not None)
     serves_devices = found[ResourceSlice].is_served
-    remarks = list(describe_gaps(gaps))
+    remarks: list[str] = []
     if not serves_devices:
         served = await find_served_versions(client)
         remarks.append(describe_unserved(resolve_kind(ResourceSlice), served))
+    remarks += describe_gaps(gaps)
 
     def get_items(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
         return found[kind].items

@@ -13,7 +13,7 @@ from dray.claims.reservation import is_pod_finished
 from dray.cli.commands.explain.page import ExplainCommandOptions, get_page_width, paint, print_pages
 from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input.cluster_files import check_node, resolve_name
-from dray.cli.input.live_cluster import ON_SERVER, print_snapshot_remarks, read_live_input
+from dray.cli.input.live_cluster import ON_SERVER, print_snapshot_remarks, read_live_input, require_pods
 from dray.cli.input.server_connection import ServerTarget
 from dray.cli.output.tables import render_table
 from dray.cli.output.text import sanitize_text
@@ -33,7 +33,9 @@ Named = tuple[str, str]
 
 def explain_live(server: ServerTarget, subject: Named | None, options: ExplainCommandOptions) -> int:
     """Explain the current state of a server; return the exit code."""
-    live = read_live_input(server, _find_namespace(subject, options))
+    wanted = _find_namespace(subject, options)
+    live = read_live_input(server, wanted)
+    require_pods(live, wanted)
     bundle = live.snapshot.bundle
     print_snapshot_remarks(live.snapshot)
     check_node(bundle, options.node, ON_SERVER)

@@ -67,17 +67,17 @@ class _Options:
 
 
 async def _run_status(server: ServerTarget, options: _Options) -> None:
-    from dray.cli.input.live_cluster import get_context_namespace
+    from dray.cli.input.live_cluster import LiveInput, get_context_namespace, require_pods
     from dray.client.rest_client import CALL_ERRORS
     from dray.cluster.live import snapshot
 
-    namespaces = [options.namespace or get_context_namespace(server)]
+    current = get_context_namespace(server)
     async with connect_to_server(server.kubeconfig, server.context) as (client, _):
         before, is_reported = None, False
         remarks: tuple[str, ...] = ()
         while True:
             try:
-                seen = await snapshot.read_snapshot(client, namespaces)
+                seen = await snapshot.read_snapshot(client, [options.namespace or current])
             except CALL_ERRORS as error:
                 if before is None:
                     raise
@@ -88,6 +88,7 @@ async def _run_status(server: ServerTarget, options: _Options) -> None:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             is_reported = False
+            require_pods(LiveInput(seen, current), options.namespace)
             if seen.bundle.remarks != remarks:
                 remarks = seen.bundle.remarks
                 for remark in remarks:

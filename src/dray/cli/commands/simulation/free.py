@@ -87,12 +87,15 @@ def _find_in_files(paths: tuple[str, ...], options: _Options) -> Answer:
 def _find_on_server(server: ServerTarget, options: _Options) -> Answer:
     from dray.allocator.feature_gates import AllocatorGateFilter
     from dray.cli.input.live_cluster import ON_SERVER, print_snapshot_remarks, read_live_input
+    from dray.cluster.live.access import VIEWER_HINT, format_gaps
     from dray.simulation.file_placement import build_inventory
 
     snapshot = read_live_input(server, options.namespace).snapshot
     bundle = snapshot.bundle
     if not snapshot.can_list_devices:
-        raise InputError(f"no devices can be read: {bundle.remarks[0]}")
+        if not snapshot.serves_devices:
+            raise InputError(bundle.remarks[0])
+        raise InputError(f"no devices can be read: {format_gaps(snapshot.gaps)}; {VIEWER_HINT}")
     print_snapshot_remarks(snapshot)
     _check_names(bundle, options, ON_SERVER)
     inventory = build_inventory(bundle, AllocatorGateFilter(options.gates))
