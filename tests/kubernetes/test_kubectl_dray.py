@@ -279,7 +279,8 @@ def test_rights_in_one_namespace(neighbour: Plugin) -> None:
     unread = (
         "dray: not allowed to read nodes, resourceslices.resource.k8s.io, deviceclasses.resource.k8s.io, "
         "devicetaintrules.resource.k8s.io; resourceclaims.resource.k8s.io, "
-        "resourceclaimtemplates.resource.k8s.io, pods outside of namespace `ml`: the answer comes from the rest"
+        "resourceclaimtemplates.resource.k8s.io, pods outside of namespace `ml`: "
+        "the answer comes from the rest"
     )
     waits = neighbour("explain", "pod/train-1", "-n", "ml")
     assert waits.returncode == 1
@@ -299,7 +300,7 @@ def test_rights_in_one_namespace(neighbour: Plugin) -> None:
 
 def test_what_goes_wrong_is_one_line(plane: ControlPlane, viewer: Plugin, tmp_path: Path) -> None:
     nobody = build_plugin(plane.folder, plane.write_kubeconfig("nobody"))
-    expired = build_plugin(plane.folder, plane.write_kubeconfig("ended", days=-1))
+    expired = build_plugin(plane.folder, plane.write_kubeconfig("ended", days=0))
     gone = tmp_path / "gone.kubeconfig"
     gone.write_text(plane.kubeconfig.read_text().replace(str(plane.port), str(free_port())))
     away = build_plugin(plane.folder, gone)
