@@ -149,10 +149,10 @@ class ControlPlane:
         except OSError:
             return False
 
-    def write_kubeconfig(self, user: str, *groups: str) -> Path:
+    def write_kubeconfig(self, user: str, *groups: str, days: int = 2) -> Path:
         """A kubeconfig with a client certificate for the user; the same file for the same user."""
         file = self.folder / f"{user.replace(':', '-')}.kubeconfig"
-        made = self._certificates.issue_client_certificate(user, groups, days=2)
+        made = self._certificates.issue_client_certificate(user, groups, days=days)
         document = build_kubeconfig(self.url, self._certificates.ca_pem, made, user=user)
         file.write_text(json.dumps(document))
         return file
