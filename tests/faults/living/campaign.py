@@ -105,7 +105,7 @@ class Tally:
 
 
 @dataclass
-class Life:
+class PodRound:
     """A pod and its claim."""
 
     name: str
@@ -131,8 +131,8 @@ class Campaign:
             background = [asyncio.create_task(each) for each in (self._watch(), self._supervise())]
             try:
                 await self._create(device_class())
-                for number, (order, lives) in enumerate(self._plan_sweeps()):
-                    await self._sweep(number, order, lives)
+                for number, (order, pods) in enumerate(self._plan_sweeps()):
+                    await self._sweep(number, order, pods)
                     print(f"  {self._site.what}: {self.tally.rounds} rounds, {self.tally.events}", flush=True)
                 await self._wait_for_rest()
             finally:
@@ -160,26 +160,26 @@ class Campaign:
     # --- one sweep ---
 
     async def _sweep(self, number: int, node_order: Order, orders: Sequence[Order]) -> None:
-        lives = [Life(f"p{number}-{place}", order) for place, order in enumerate(orders)]
+        pods = [PodRound(f"p{number}-{place}", order) for place, order in enumerate(orders)]
         async with asyncio.TaskGroup() as tasks:
-            for life in lives:
-                tasks.create_task(self._begin(life))
-        if not await self._wait_until_running(lives):
+            for one in pods:
+                tasks.create_task(self._begin(one))
+        if not await self._wait_until_running(pods):
             return
         for event in (*node_order, ""):
-            for life in lives:
-                await self._hit_pod(life, event)
+            for one in pods:
+                await self._hit_pod(one, event)
             await self._start_parts()
             if event:
                 await self._hit_node(event)
         await self._start_parts()
-        self.tally.rounds += len(lives)
-        self.tally.orders |= {life.order for life in lives}
+        self.tally.rounds += len(pods)
+        self.tally.orders |= {one.order for one in pods}
 
-    async def _begin(self, life: Life) -> None:
-        made = await self._create(claim(life.name))
-        life.uid = str(made["metadata"]["uid"] if isinstance(made, dict) else made.metadata.uid)
-        document = pod(life.name, claim_name=life.name)
+    async def _begin(self, one: PodRound) -> None:
+        made = await self._create(claim(one.name))
+        one.uid = str(made["metadata"]["uid"] if isinstance(made, dict) else made.metadata.uid)
+        document = pod(one.name, claim_name=one.name)
         # Some containers end late: those keep their device for a while after they were told to end.
         ignore = "trap '' TERM; " if self._chance.random() < 0.5 else ""
         command = ["sh", "-c", f"{ignore}sleep 100000 & wait; sleep 100000"]
@@ -187,23 +187,23 @@ class Campaign:
         document["spec"] |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2}
         await self._create(document)
 
-    async def _hit_pod(self, life: Life, event: str) -> None:
+    async def _hit_pod(self, one: PodRound, event: str) -> None:
         """What happens to a pod between the event of its node before this one, and this one."""
-        last = life.order.index(event) if event else len(life.order)
-        begin = max((place + 1 for place in range(last) if life.order[place] in NODE_EVENTS), default=0)
-        for each in life.order[begin:last]:
+        last = one.order.index(event) if event else len(one.order)
+        begin = max((place + 1 for place in range(last) if one.order[place] in NODE_EVENTS), default=0)
+        for each in one.order[begin:last]:
             self.tally.events[each] += 1
-            await (self._delete_pod(life) if each == "pod" else self._delete_claim(life))
+            await (self._delete_pod(one) if each == "pod" else self._delete_claim(one))
 
-    async def _delete_pod(self, life: Life) -> None:
-        await self._ask(lambda: self._client.delete(POD, life.name, SPACE, DeleteOptions(grace_seconds=0)))
+    async def _delete_pod(self, one: PodRound) -> None:
+        await self._ask(lambda: self._client.delete(POD, one.name, SPACE, DeleteOptions(grace_seconds=0)))
 
-    async def _delete_claim(self, life: Life) -> None:
+    async def _delete_claim(self, one: PodRound) -> None:
         """As somebody does who wants it to be gone: finalizers are removed by hand."""
-        await self._ask(lambda: self._client.delete(CLAIM, life.name, SPACE))
+        await self._ask(lambda: self._client.delete(CLAIM, one.name, SPACE))
         patch = MergePatch({"metadata": {"finalizers": None}})
-        await self._ask(lambda: self._client.patch(CLAIM, life.name, patch, SPACE))
-        self.tally.outlived += any(each.uid == life.uid for each in list_living(self._journal))
+        await self._ask(lambda: self._client.patch(CLAIM, one.name, patch, SPACE))
+        self.tally.outlived += any(each.uid == one.uid for each in list_living(self._journal))
 
     async def _hit_node(self, event: str) -> None:
         part = self._parts[event]
@@ -235,19 +235,19 @@ class Campaign:
 
     # --- waiting ---
 
-    async def _wait_until_running(self, lives: Sequence[Life]) -> bool:
-        wanted, running = {life.uid for life in lives}, set[str]()
+    async def _wait_until_running(self, pods: Sequence[PodRound]) -> bool:
+        wanted, running = {one.uid for one in pods}, set[str]()
         deadline = time.monotonic() + self._size.patience
         while not wanted <= running and time.monotonic() < deadline:
             await asyncio.sleep(0.5)
             running = {each.uid for each in list_living(self._journal)}
-        for life in lives:
-            if life.uid not in running:
-                self.tally.breaches.append(f"pod {life.name} never ran: {await self._explain(life)}")
+        for one in pods:
+            if one.uid not in running:
+                self.tally.breaches.append(f"pod {one.name} never ran: {await self._explain(one)}")
         return wanted <= running
 
-    async def _explain(self, life: Life) -> str:
-        found = await self._ask(lambda: self._client.get(POD, life.name, SPACE))
+    async def _explain(self, one: PodRound) -> str:
+        found = await self._ask(lambda: self._client.get(POD, one.name, SPACE))
         return f"{found and found.get('status')}\n{self._site.read_logs()}"
 
     async def _wait_for_rest(self) -> None:
@@ -275,7 +275,7 @@ class Campaign:
             self.tally.looks += 1
             if process not in self._robbed and not self._has_file(process) and process.is_alive():
                 self._robbed.add(process)
-                self.tally.breaches.append(f"the CDI file is gone, the process lives: {process}")
+                self.tally.breaches.append(f"the CDI file is gone, the process is alive: {process}")
 
     def _has_file(self, process: LivingProcess) -> bool:
         return any(process.uid in each.name for each in self._site.cdi.iterdir())
