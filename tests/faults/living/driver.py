@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,7 +20,9 @@ from tests.faults.living.journal import write_line
 from tests.faults.living.processes import VARIABLE, format_variable, list_living
 
 NAME = "gpu.example.com"
+DEVICES_VARIABLE = "DRAY_LIVING_DEVICES"
 DEVICES = 24
+"""How many devices a node has, unless that variable says another number."""
 
 
 class Watched(Driver):
@@ -31,7 +34,8 @@ class Watched(Driver):
         self._journal = journal
 
     def devices(self) -> Iterable[Any]:
-        return [device(f"dev-{number}") for number in range(DEVICES)]
+        count = int(os.environ.get(DEVICES_VARIABLE, DEVICES))
+        return [device(f"dev-{number}") for number in range(count)]
 
     def prepare(self, claim: Claim) -> Iterable[Ready]:
         for got in claim.devices:
