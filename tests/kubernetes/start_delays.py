@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from tests.contract.documents import claim, device_class, pod
 from tests.contract.etcd_server import free_port
@@ -103,11 +102,14 @@ class DelayedStarts:
     def create_claim(self, name: str) -> None:
         self.kubectl("create", "-f", "-", given=claim(name))
 
-    def create_pod(self, name: str, claim_name: str, **spec: Any) -> None:
+    def create_pod(self, name: str, claim_name: str, config_map: str = "") -> None:
         document = pod(name, claim_name=claim_name)
         command = ["sh", "-c", "trap '' TERM; sleep 100000 & wait; sleep 100000"]
         document["spec"]["containers"][0] |= {"image": IMAGE, "command": command}
-        document["spec"] |= {"terminationGracePeriodSeconds": 3, **spec}
+        document["spec"]["terminationGracePeriodSeconds"] = 3
+        if config_map:
+            document["spec"]["volumes"] = [{"name": "v", "configMap": {"name": config_map}}]
+            document["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/tmp"}]
         self.kubectl("create", "-f", "-", given=document)
 
     def wait_until(self, is_so: Callable[[], bool]) -> float:
@@ -149,8 +151,8 @@ def run_shared_claim(at: DelayedStarts) -> float:
     at.create_claim("shared")
     at.create_pod("first", "shared")
     at.wait_until(lambda: at.has_run("first"))
-    volume = {"name": "v", "configMap": {"name": "late"}}
-    at.create_pod("second", "shared", volumes=[volume])
+    # A kubelet prepares devices when all volumes are there.
+    at.create_pod("second", "shared", config_map="late")
     at.wait_until(lambda: at.is_reserved("shared", 2))
     at.kubectl("delete", "pod", "first", "--grace-period=1")
     at.wait_until(at.is_free)

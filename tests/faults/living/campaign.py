@@ -34,7 +34,7 @@ from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
 from dray.client.rest_client import CALL_ERRORS
 from tests.contract.documents import claim, device_class, pod
-from tests.faults.living.journal import Judge, read_journal
+from tests.faults.living.journal import EVERYTHING, Judge, read_journal, write_line
 from tests.faults.living.processes import LivingProcess, list_living
 from tests.faults.living.sites import SITES, Site
 
@@ -96,7 +96,8 @@ class Tally:
     def __str__(self) -> str:
         wrong = (*self.breaches, *self.judge.breaches)
         events = ", ".join(f"{count} {what}" for what, count in sorted(self.events.items()))
-        calls = ", ".join(f"{count} {what}" for what, count in sorted(self.judge.counts.items()))
+        counts = self.judge.counts
+        calls = ", ".join(f"{counts[what]} {what}" for what in ("prepare", "unprepare"))
         return (
             f"{self.rounds} rounds in {len(self.orders)} orders in {self.seconds:.0f} s: {events}; {calls}; "
             f"{self.outlived} claims gone before their containers, {self.looks} looks at living processes; "
@@ -193,6 +194,7 @@ class Campaign:
         begin = max((place + 1 for place in range(last) if one.order[place] in NODE_EVENTS), default=0)
         for each in one.order[begin:last]:
             self.tally.events[each] += 1
+            write_line(self._journal, "event", one.uid, each)
             await (self._delete_pod(one) if each == "pod" else self._delete_claim(one))
 
     async def _delete_pod(self, one: PodRound) -> None:
@@ -210,6 +212,7 @@ class Campaign:
         how = self._chance.choice((signal.SIGKILL, signal.SIGTERM)) if event == "driver" else signal.SIGKILL
         self.tally.events[f"{event} {how.name}"] += 1
         self._down.append(event)
+        write_line(self._journal, "event", EVERYTHING, event)
         await asyncio.to_thread(part.stop, how)
         # Deletions need the server; the other two may stay away while pods and claims go.
         if event == "server" or self._chance.random() < 0.5:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from dray.driver import Claim, Driver, Ready, device, run
 from dray.driver.preparing.call_waits import CallWaits
 from dray.driver.preparing.claim_lookup import DriverClaimLookup
+from dray.driver.preparing.preparer import ClaimPreparer, RequestedClaim
 from tests.faults.living.journal import write_line
 from tests.faults.living.processes import VARIABLE, format_variable, list_living
 
@@ -56,6 +57,22 @@ class Watched(Driver):
             write_line(self._journal, "unprepared", claim.uid, got.device)
 
 
+def record_calls(journal: Path) -> None:
+    """Write down the calls of agents, too: those that the kit answers by itself never come to the author."""
+    for name in ("prepare", "unprepare"):
+        setattr(ClaimPreparer, name, _record(journal, name, getattr(ClaimPreparer, name)))
+
+
+def _record(journal: Path, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    async def call(self: ClaimPreparer, refs: Iterable[RequestedClaim], *more: Any) -> Any:
+        results = await method(self, tuple(refs), *more)
+        for uid, result in results.items():
+            write_line(journal, f"{name}-call", uid, "error" if result.error else "ok")
+        return results
+
+    return call
+
+
 async def _find_no_hold(_self: DriverClaimLookup, _uid: str) -> str:
     """Broken: a claim that is gone counts as unused, as if no container could outlive its claim."""
     return ""
@@ -87,4 +104,5 @@ if __name__ == "__main__":
     if broken != "-":
         way = BROKEN[broken]
         setattr(way.owner, way.function, way.instead)
+    record_calls(Path(file))
     run(lambda: Watched(Path(file)), options)

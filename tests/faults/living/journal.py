@@ -4,6 +4,9 @@ Theory of operation: the driver appends a line before it prepares, after it has 
 and after that. With the lines before, it writes the processes that have the device at that moment: those that
 have it by this claim when it is about to be unprepared, and those that have it by another claim when it is
 about to be prepared. So a line that names any process is a breach, whatever happens afterwards.
+
+Beside that there are lines for each call of the agent that was answered, and for each event of the campaign;
+`list_sequences` makes of them what happened to each claim, in order.
 """
 
 from __future__ import annotations
@@ -55,6 +58,24 @@ class Judge:
             yield f"taken from living processes {pids}: {device} of claim {uid}"
         elif what == "unprepared" and holder == uid:
             del self.holders[device]
+
+
+EVERYTHING = "*"
+"""In place of a uid: an event that every claim of the node has."""
+
+
+def list_sequences(lines: Iterable[str]) -> dict[str, list[str]]:
+    """What happened to each claim by its uid: calls with their answers, and events after the first call."""
+    sequences: dict[str, list[str]] = {}
+    for line in lines:
+        _, what, uid, detail, *_ = line.split()
+        if what.endswith("-call"):
+            sequences.setdefault(uid, []).append(f"{what.removesuffix('-call')} {detail}")
+        elif what == "event":
+            for one, sequence in sequences.items():
+                if uid in (one, EVERYTHING):
+                    sequence.append(detail)
+    return sequences
 
 
 def read_journal(journal: Path) -> Judge:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.living.campaign import OUTLIVING, Size, Tally, list_sweeps, run_campaign
 from tests.faults.living.driver import BROKEN
-from tests.faults.living.journal import Judge
+from tests.faults.living.journal import Judge, list_sequences
 from tests.faults.living.processes import VARIABLE, format_variable, list_living
 
 SEED = 20261118
@@ -80,6 +80,21 @@ def test_a_life_without_faults_is_found_in_order() -> None:
 )
 def test_each_planted_fault_is_found(fault: str, journal: str) -> None:
     assert any(fault in each for each in judge(journal)), judge(journal)
+
+
+def test_calls_and_events_of_a_claim_are_listed_in_order() -> None:
+    lines = [
+        "0 prepare-call u1 ok",
+        "0 event * driver",
+        "0 prepare-call u2 error",
+        "0 event u1 pod",
+        "0 event * agent",
+        "0 unprepare-call u1 ok",
+    ]
+    assert list_sequences(lines) == {
+        "u1": ["prepare ok", "driver", "pod", "agent", "unprepare ok"],
+        "u2": ["prepare error", "agent"],
+    }
 
 
 def test_a_process_is_found_by_its_device_until_it_is_dead(tmp_path: Path) -> None:
