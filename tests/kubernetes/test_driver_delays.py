@@ -8,14 +8,14 @@ import pytest
 
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet_node import KubeletNode, open_kubelet_node
-from tests.kubernetes.start_delays import SCENARIOS, open_delayed_starts
+from tests.kubernetes.start_delays import SCENARIOS, USUAL_CONFIG, open_delayed_starts
 
 
 @pytest.fixture(scope="module")
 def node(plane: ControlPlane) -> Iterator[KubeletNode]:
     plane.start_controllers("--leader-elect=false")
     plane.start_scheduler()
-    with open_kubelet_node(plane) as opened:
+    with open_kubelet_node(plane, config=USUAL_CONFIG) as opened:
         yield opened
 
 
