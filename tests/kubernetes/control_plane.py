@@ -127,6 +127,11 @@ class ControlPlane:
         self._etcd = self._start_etcd()
         self.api_server = self.add("kube-apiserver", *self._build_api_server_flags())
 
+    @property
+    def etcd_endpoint(self) -> str:
+        """Where its etcd is, with everything that was ever stored."""
+        return self._etcd.endpoints[0]
+
     @classmethod
     @contextmanager
     def open(cls, folder: Path, options: ApiServerOptions | None = None) -> Iterator[Self]:
