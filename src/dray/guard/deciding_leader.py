@@ -128,13 +128,21 @@ class DecidingLeader:
             for work in (self._claims.run(), self._slices.run(), self._recorder.run())
         ]
         term: LeadershipTerm | None = None
+        began = self._clock.monotonic()
         try:
             await self._claims.wait_for_sync()
             await self._slices.wait_for_sync()
+            listed = self._clock.monotonic()
             term = await self._begin_term()
             await self._take_over(term)
             self._is_open = True
-            self._log.info("this guard decides now", claims=len(self.ledger.claims), term=term.number)
+            self._log.info(
+                "this guard decides now",
+                claims=len(self.ledger.claims),
+                term=term.number,
+                seconds_to_list=round(listed - began, 3),
+                seconds_to_take_over=round(self._clock.monotonic() - listed, 3),
+            )
             tasks.append(asyncio.create_task(self._sweep()))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             done.pop().result()
@@ -235,10 +243,10 @@ class DecidingLeader:
             return self._explain(verdict)
         self._verifying += 1
         try:
-            is_outdated = await self._verify(verdict.stored_holders[:MAX_VERIFIED_HOLDERS])
+            await self._verify(verdict.stored_holders[:MAX_VERIFIED_HOLDERS])
         finally:
             self._verifying -= 1
-        return self._explain(self._decide_now(review) if is_outdated else verdict)
+        return self._explain(self._decide_now(review))
 
     def _decide_now(self, review: AllocationReview) -> AllocationVerdict:
         """Decide and record in one step."""
@@ -294,13 +302,13 @@ class DecidingLeader:
         chosen = ObjectSelector(fields=f"spec.driver={driver}")
         return list_published((await self._client.list(ResourceSlice, selector=chosen)).items)
 
-    async def _verify(self, holders: Sequence[Holder]) -> bool:
-        """Whether a stored claim has changed; then this waits until the watch has shown it, within limits."""
+    async def _verify(self, holders: Sequence[Holder]) -> None:
+        """Read stored claims, and wait until the watch has shown what was read, within limits."""
         try:
             async with asyncio.timeout(VERIFY_SECONDS):
                 revisions = await asyncio.gather(*(self._read_revision(holder) for holder in holders))
         except (*CALL_ERRORS, TimeoutError):
-            return False
+            return
         waiting = [
             (holder.uid, revision)
             for holder, revision in zip(holders, revisions, strict=True)
@@ -309,7 +317,6 @@ class DecidingLeader:
         deadline = self._clock.monotonic() + CATCH_UP_SECONDS
         while any(self._is_behind(*each) for each in waiting) and self._clock.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
-        return bool(waiting)
 
     async def _read_revision(self, holder: Holder) -> int | None:
         """The revision of a claim now; None when it does not exist any more."""

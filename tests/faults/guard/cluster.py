@@ -177,9 +177,10 @@ class CampaignCluster:
     async def judge(self) -> Judge:
         return await judge_history(self.plane.etcd_endpoint)
 
-    def count_log_lines(self, text: str) -> int:
-        """How often the guards logged something."""
-        return sum(guard.log.read_text().count(text) for guard in self.guards.values())
+    def count_denials(self) -> int:
+        """How many writes API servers refused because a guard denied them."""
+        lines = (line for server in self.api_servers for line in server.log.read_text().splitlines())
+        return sum('rejected by webhook "guard.dray.dev"' in line and '"Conflict"' in line for line in lines)
 
 
 async def wait_until(

@@ -103,7 +103,7 @@ class _CrashCampaign:
         await self._settle()
         tally.seconds = time.monotonic() - began
         tally.judge = await cluster.judge()
-        tally.denied = cluster.count_log_lines('"message":"denied"')
+        tally.denied = cluster.count_denials()
 
     async def _place_pods(self, breaking: asyncio.Task[None]) -> None:
         """Create pods for as long as things break, and at least so many."""

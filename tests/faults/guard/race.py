@@ -80,7 +80,7 @@ async def run_race(folder: Path, rounds: int, seed: int, *, is_guarded: bool) ->
                 tally.rounds += 1
             tally.seconds = time.monotonic() - began
             tally.judge = await cluster.judge()
-            tally.denied = cluster.count_log_lines('"message":"denied"')
+            tally.denied = cluster.count_denials()
         finally:
             await cluster.close()
     return tally
