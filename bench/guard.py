@@ -46,7 +46,7 @@ class RunningGuard(Measured):
 
     def __init__(self, kubeconfig: Path, log: Path) -> None:
         command = [sys.executable, "-m", "dray.cli", "guard", "--kubeconfig", str(kubeconfig)]
-        command += ["--name", HOST, "--listen", f"{HOST}:0", "--lease-duration", "8", "--log-format", "json"]
+        command += ["--name", HOST, "--listen", f"{HOST}:0", "--log-format", "json"]
         self._log = log
         with log.open("ab") as lines:
             self.process = subprocess.Popen(command, stdout=lines, stderr=lines)

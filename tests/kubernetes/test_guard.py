@@ -81,7 +81,7 @@ def test_what_kube_scheduler_allocated_is_denied_to_others_with_its_holder(
     kubectl("create", "-f", "-", given=claim("second"))
     denied = allocate(kubectl, "second", device, fails=True)
     assert f"device {DRIVER}/{POOL}/{device} is held by claim default/first" in denied.err
-    assert 'admission webhook "guard.dray.dev" denied the request' in denied.err
+    assert 'Error from server (Conflict): admission webhook "guard.dray.dev" denied the request' in denied.err
     assert "allocation" not in kubectl.get("resourceclaim", "second").get("status", {})
 
 

@@ -42,7 +42,7 @@ def main() -> int:
     options = parser.parse_args()
     if find_program("kube-apiserver") is None:
         print(NO_KUBERNETES)
-        return 2
+        return 0
     seed, full = options.seed, options.full
     print(f"seed {seed}", flush=True)
     is_sound = True
