@@ -135,6 +135,7 @@ class DecidingLeader:
             listed = self._clock.monotonic()
             term = await self._begin_term()
             await self._take_over(term)
+            self.ledger.refresh_conflicts()
             self._is_open = True
             self._log.info(
                 "this guard decides now",
