@@ -59,6 +59,11 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid

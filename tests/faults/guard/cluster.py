@@ -110,6 +110,14 @@ class CampaignCluster:
             lambda: "\n".join(guard.read_log_end() for guard in self.guards.values()),
         )
 
+    async def supervise(self) -> None:
+        """Start again what ended by itself, as a kubelet would: no API server answered when it started."""
+        while True:
+            for program in (*self.schedulers, *self.guards.values(), *self.api_servers):
+                if program.has_ended:
+                    program.start()
+            await asyncio.sleep(1)
+
     async def find_leading_guard(self) -> str:
         """The name of the guard that leads; one of them when the lease tells nothing."""
         with suppress(*CALL_ERRORS, TimeoutError):

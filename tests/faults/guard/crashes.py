@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
+from dray.tasks import cancel_and_wait
 from tests.faults.guard.claim_history import KEEP_HISTORY
 from tests.faults.guard.cluster import CampaignCluster, freeze, kill_and_restart
 from tests.faults.ledger.checker import Judge
@@ -97,10 +98,14 @@ class _CrashCampaign:
             await cluster.start_guards(3)
         cluster.start_schedulers(kube=2, dray=2)
         began = time.monotonic()
+        supervising = asyncio.create_task(cluster.supervise())
         breaking = asyncio.create_task(self._break_things())
-        await self._place_pods(breaking)
-        await breaking
-        await self._settle()
+        try:
+            await self._place_pods(breaking)
+            await breaking
+            await self._settle()
+        finally:
+            await cancel_and_wait(supervising, breaking)
         tally.seconds = time.monotonic() - began
         tally.judge = await cluster.judge()
         tally.denied = cluster.count_denials()
