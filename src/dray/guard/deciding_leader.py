@@ -93,8 +93,7 @@ class DecidingLeader:
         self._listen()
 
     def _build_informer_options(self, transform: Callable[..., object]) -> InformerOptions:
-        # Objects come one by one in the watch, so that a large list is never in memory as a whole.
-        return InformerOptions(transform=transform, on_failure=self._report_failure, send_initial_events=True)
+        return InformerOptions(transform=transform, on_failure=self._report_failure)
 
     def _report_failure(self, failed: Exception) -> None:
         self._log.warning("the watch was interrupted", why=str(failed))
