@@ -59,6 +59,11 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -126,6 +131,11 @@ class ControlPlane:
         self.kubeconfig = self.write_kubeconfig("admin", MASTERS)
         self._etcd = self._start_etcd()
         self.api_server = self.add("kube-apiserver", *self._build_api_server_flags())
+
+    @property
+    def etcd_endpoint(self) -> str:
+        """Where its etcd is, with everything that was ever stored."""
+        return self._etcd.endpoints[0]
 
     @classmethod
     @contextmanager
