@@ -181,10 +181,10 @@ async def check_permissions(
         return
     groups = await _list_served_groups(rest_client)
     required = [access for access in expand_rules(permissions.rules) if access.group in groups]
-    for namespace, rules in permissions.namespaced_rules:
-        required += expand_rules(rules, namespace)
     if leader_elect:
         required += expand_rules(permissions.election_rules, LEASE_NAMESPACE)
+    for namespace, rules in permissions.namespaced_rules:
+        required += expand_rules(rules, namespace)
     allowed = await asyncio.gather(*(_is_allowed(rest_client, access) for access in required))
     refused = [access for access, granted in zip(required, allowed, strict=True) if not granted]
     if refused:
