@@ -1,4 +1,4 @@
-"""The lives of claims in a cluster of dray and in one of Kubernetes, compared field by field."""
+"""The life cycles of claims in a cluster of dray and in one of Kubernetes, compared field by field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.processes import cluster
 from tests.kubernetes.control_plane import ControlPlane
 
 
-def test_lives_of_claims_are_the_same(plane: ControlPlane, tmp_path: Path) -> None:
+def test_life_cycles_of_claims_are_the_same(plane: ControlPlane, tmp_path: Path) -> None:
     plane.start_scheduler()
     plane.start_controllers()
     with cluster(tmp_path) as own:
