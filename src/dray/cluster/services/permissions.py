@@ -37,6 +37,8 @@ class ServicePermissions:
     lease_name: str = ""
     namespaced_rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What it needs in some namespaces only."""
+    optional_rules: tuple[str, ...] = ()
+    """What it uses where it may, in the whole cluster; it works without."""
     node: str = ""
     """The node it works for; the node authorizer allows a node its requests, and it needs no roles."""
 
@@ -65,6 +67,8 @@ SCHEDULER_PERMISSIONS: Final = ServicePermissions(
         _EVENT_RULE,
     ),
     "dray-scheduler",
+    # Whether the guard keeps a ledger of devices.
+    optional_rules=("get: validatingwebhookconfigurations.admissionregistration.k8s.io [dray-guard]",),
 )
 
 CONTROLLER_PERMISSIONS: Final = ServicePermissions(
