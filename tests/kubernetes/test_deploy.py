@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from dray.x509_certificates import build_authority, encode_certificate_pem, generate_key
 from tests.deploy.rendering import (
     NODE_TOOLS,
     Manifest,
@@ -49,3 +54,17 @@ def test_applying_twice_changes_nothing(kubectl: Kubectl) -> None:
     # kubectl sends the selector of a PodDisruptionBudget each time, because it is to be replaced as a whole.
     assert changed == ["poddisruptionbudget.policy/dray-guard configured"]
     assert kubectl("get", "-f", "-", "-o", "json", given=objects).document == before
+
+
+def test_applying_again_keeps_the_authorities_that_the_guard_wrote(kubectl: Kubectl) -> None:
+    """Otherwise every upgrade would refuse allocations until the guard has written them again."""
+    objects = read_manifests("guard.yaml")
+    apply(kubectl, objects)
+    authority = build_authority("test", generate_key(), datetime.now(UTC), timedelta(days=1))
+    bundle = base64.b64encode(encode_certificate_pem(authority)).decode()
+    added = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}
+    hook = ("validatingwebhookconfiguration", "dray-guard")
+    kubectl("patch", *hook, "--type=json", "-p", json.dumps([added]))
+    apply(kubectl, objects)
+    (webhook,) = kubectl.get(*hook)["webhooks"]
+    assert webhook["clientConfig"]["caBundle"] == bundle
