@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "doctor": (
             "dray.cli.commands.operations.doctor",
-            "Verify the ledger and the audit log, and repair the ledger",
+            "Verify the ledger, the audit log and nodes, and repair the ledger",
         ),
         "fence": (
             "dray.cli.commands.operations.fence",
