@@ -57,8 +57,8 @@ def _is_untried(scenario: Scenario, difference: FieldDifference) -> bool:
 
 def _is_fault(scenario: Scenario, difference: FieldDifference) -> bool:
     return difference.path[-2] == "scheduled" and {difference.left, difference.right} == {
-        ("False", "SchedulerError"),
-        ("False", "Unschedulable"),
+        "False SchedulerError",
+        "False Unschedulable",
     }
 
 
