@@ -66,6 +66,12 @@ def _is_exact_amount(scenario: Scenario, difference: FieldDifference) -> bool:
     return difference.path[-2] == "consumedCapacity"
 
 
+def _is_admin_field(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.path[-2] == "fields" and all(
+        str(side).endswith("adminAccess") for side in (difference.left, difference.right)
+    )
+
+
 RULES = (
     Rule("tie", "kube-scheduler chooses at random among nodes that are equally good", _is_tie),
     Rule(
@@ -89,6 +95,11 @@ RULES = (
         "exact-amounts",
         "amounts are exact; Kubernetes computes with whole numbers unless DRAFractionalCapacityRange is on",
         _is_exact_amount,
+    ),
+    Rule(
+        "admin-field",
+        "the field that asks for admin access is named by its full path; Kubernetes leaves parts of it out",
+        _is_admin_field,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Recordings: what a cluster made of scenarios, in lines of JSON; in a comparison one stands for its cluster."""
+"""Recordings: what a cluster made of scenarios, in lines of JSON; one stands for its cluster when comparing."""
 
 from __future__ import annotations
 
