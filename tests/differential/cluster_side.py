@@ -23,6 +23,8 @@ UNTRIED = 4.0
 """The same for pods that no scheduler has tried: they may wait for a claim without saying so."""
 UNTAINTED = 1.5
 """Seconds without a taint after which a new node is ready for pods."""
+NO_NODE_CONTROLLER = 8.0
+"""Seconds with a taint after which nobody is going to remove it."""
 POLL = 0.2
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -161,11 +163,21 @@ class ClusterSide:
             self._nodes[node["metadata"]["name"]] = node["metadata"]["labels"]
         for name in self._nodes:
             await self._report_ready(name)
-        since = time.monotonic()
-        while missing and time.monotonic() - since < UNTAINTED:
+        if missing:
+            await self._wait_until_untainted()
+
+    async def _wait_until_untainted(self) -> None:
+        """Wait until no node has had a taint for a while; without a node controller, remove them."""
+        begun = since = time.monotonic()
+        while time.monotonic() - since < UNTAINTED:
             await asyncio.sleep(POLL)
-            if any(node.get("spec", {}).get("taints") for node in await self._list("Node")):
+            tainted = [node for node in await self._list("Node") if node.get("spec", {}).get("taints")]
+            if tainted:
                 since = time.monotonic()
+            for node in tainted if time.monotonic() - begun > NO_NODE_CONTROLLER else ():
+                await self._call(
+                    "PATCH", _build_path("Node", "", node["metadata"]["name"]), {"spec": {"taints": None}}
+                )
 
     async def _report_ready(self, name: str) -> None:
         """Report that a node is ready, as a kubelet would: nodes that say nothing for long are tainted."""
@@ -296,7 +308,7 @@ def _picture_claim(claim: Document, names: Document) -> Document:
         "owners": [
             {**owner, "uid": names.get(owner["uid"], "gone")} for owner in metadata.get("ownerReferences", ())
         ],
-        "spec": claim["spec"],
+        "spec": claim.get("spec", {}),
         "status": _replace_values(claim.get("status", {}), names),
         "deleting": "deletionTimestamp" in metadata,
     }

@@ -72,6 +72,22 @@ def _is_admin_field(scenario: Scenario, difference: FieldDifference) -> bool:
     )
 
 
+def _is_empty(scenario: Scenario, difference: FieldDifference) -> bool:
+    sides = [difference.left, difference.right]
+    return MISSING in sides and not all(map(_has_content, sides))
+
+
+def _has_content(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_content, value.values()))
+    return any(map(_has_content, value)) if isinstance(value, list) else value is not None
+
+
+def _build_rule(name: str, reason: str) -> Rule:
+    """Build a rule for the scenarios that name it: those that show just this difference."""
+    return Rule(name, reason, lambda scenario, _: scenario.decided == name)
+
+
 RULES = (
     Rule("tie", "kube-scheduler chooses at random among nodes that are equally good", _is_tie),
     Rule(
@@ -101,6 +117,20 @@ RULES = (
         "the field that asks for admin access is named by its full path; Kubernetes leaves parts of it out",
         _is_admin_field,
     ),
+    _build_rule(
+        "extended-resource",
+        "dray has no extended resources that are devices (`extendedResourceName` of a class)",
+    ),
+    _build_rule("stricter", "objects that can only be mistakes are refused (decision 0006)"),
+    _build_rule(
+        "claim-twice",
+        "a pod that names one claim twice runs; kube-scheduler allocates it and fails to reserve it twice",
+    ),
+    _build_rule(
+        "undecodable",
+        "a value of a wrong type is refused with its field (422); Kubernetes cannot decode it (400)",
+    ),
+    Rule("empty", "dray leaves out a field that has no content", _is_empty),
 )
 
 

@@ -1,4 +1,4 @@
-"""Recordings: what a cluster made of scenarios, in lines of JSON; one stands for its cluster when comparing."""
+"""Recordings: what a cluster made of scenarios, in lines of JSON; one can stand for its cluster."""
 
 from __future__ import annotations
 

@@ -22,7 +22,19 @@ CASES = ROOT.parent / "cases" / "allocator"
 NAMESPACE = notation.NAMESPACE
 ADMIN_NAMESPACE = "admin"
 """A namespace whose claims may have admin access."""
-KEYS = (*CLUSTER, "name", "rows", "namespace", "claims", "templates", "objects", "pod", "steps", "ties")
+KEYS = (
+    *CLUSTER,
+    "name",
+    "rows",
+    "namespace",
+    "claims",
+    "templates",
+    "objects",
+    "pod",
+    "steps",
+    "ties",
+    "decided",
+)
 PROPOSED = ("priority", "pool_priority")
 """Fields of proposals that no release of Kubernetes has (KEP-5773)."""
 
@@ -47,6 +59,8 @@ class Scenario:
     has_ties: bool = False
     """Whether several nodes are equally good, so that each scheduler may choose another."""
     namespace: str = NAMESPACE
+    decided: str = ""
+    """The rule that explains every difference of this scenario, if it shows one on purpose."""
 
     @property
     def digest(self) -> str:
@@ -119,7 +133,14 @@ def _read_scenario(file: str, said: Document) -> Scenario:
     one = {"pods": {"pod": {"claims": list(said.get("claims", {})), **said.get("pod", {})}}}
     steps = tuple(_read_step(step, namespace) for step in said.get("steps", [one]))
     moved = tuple(_move(each, namespace) for each in objects)
-    return Scenario(f"{file}: {said['name']}", moved, steps, said.get("ties", False), namespace)
+    return Scenario(
+        f"{file}: {said['name']}",
+        moved,
+        steps,
+        said.get("ties", False),
+        namespace,
+        said.get("decided", ""),
+    )
 
 
 def _read_step(said: Document, namespace: str) -> Step:
