@@ -35,6 +35,8 @@ KEYS = (
     "ties",
     "decided",
 )
+LISTS = frozenset({"list", "ints", "bools", "strings", "versions"})
+"""Values of attributes that are lists (KEP-5491, and `DRAListTypeAttributes` of Kubernetes)."""
 PROPOSED = ("priority", "pool_priority")
 """Fields of proposals that no release of Kubernetes has (KEP-5773)."""
 
@@ -87,7 +89,7 @@ def load_case_scenarios() -> Iterator[Scenario]:
     """The allocator cases, as far as a cluster with the defaults of Kubernetes knows what they use."""
     for file in sorted(CASES.glob("*.yaml")):
         for case in cases(file):
-            if _can_run(case) and not _uses_proposed_lists((read := _read_case(case)).objects):
+            if _can_run(case) and not _uses_lists((read := _read_case(case)).objects):
                 yield read
 
 
@@ -173,11 +175,12 @@ def _can_run(case: Case) -> bool:
     return not any(f'"{field}"' in text for field in PROPOSED)
 
 
-def _uses_proposed_lists(objects: tuple[Document, ...]) -> bool:
-    """Whether an attribute is a list as KEP-5491 writes it, which is another field in Kubernetes."""
+def _uses_lists(objects: tuple[Document, ...]) -> bool:
+    """Whether an attribute is a list: as KEP-5491 writes it, or behind a gate that is off in Kubernetes."""
     slices = [each for each in objects if each["kind"] == "ResourceSlice"]
     devices = [device for each in slices for device in each["spec"].get("devices", ())]
-    return any("list" in value for device in devices for value in device.get("attributes", {}).values())
+    values = [value for device in devices for value in device.get("attributes", {}).values()]
+    return any(not LISTS.isdisjoint(value) for value in values)
 
 
 def _read_case(case: Case) -> Scenario:
