@@ -57,7 +57,7 @@ class AdmittedAllocations:
         """The admitted allocations of a claim."""
         return self._by_uid.get(uid, ())
 
-    def has_room(self, uid: str) -> bool:
+    def can_admit(self, uid: str) -> bool:
         """Whether another write of this claim may be admitted."""
         return self._count < MAX_ADMITTED and len(self.get(uid)) < MAX_PER_CLAIM
 

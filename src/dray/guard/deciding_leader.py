@@ -200,7 +200,7 @@ class DecidingLeader:
         if review.dry_run:
             self._metrics.count(guard_metrics.REVIEWS, "dry-run")
             return verdict
-        if not self.ledger.admitted.has_room(review.holder.uid):
+        if not self.ledger.admitted.can_admit(review.holder.uid):
             raise NotServingError(
                 f"too many writes of claim {review.holder} or of others were admitted and are not stored yet"
             )

@@ -105,16 +105,16 @@ def test_two_writes_for_one_revision_hold_the_devices_of_both_until_one_is_seen(
     assert reasons(ledger, write("b", 6, result("gpu-1"))) == ["DeviceHeld"]
 
 
-def test_a_repeated_write_counts_once_and_too_many_different_ones_have_no_room():
+def test_a_repeated_write_counts_once_and_too_many_different_ones_are_not_admitted():
     ledger = published(slice_of([device(f"gpu-{i}") for i in range(MAX_PER_CLAIM)]))
     for _ in range(3):
         admit(ledger, write("a", 5, result("gpu-0")))
     assert len(ledger.admitted) == 1
     for i in range(MAX_PER_CLAIM):
-        assert ledger.admitted.has_room("uid-of-a")
+        assert ledger.admitted.can_admit("uid-of-a")
         admit(ledger, write("a", 5, result(f"gpu-{i}")))
-    assert not ledger.admitted.has_room("uid-of-a")
-    assert ledger.admitted.has_room("uid-of-b")
+    assert not ledger.admitted.can_admit("uid-of-a")
+    assert ledger.admitted.can_admit("uid-of-b")
 
 
 def test_a_deallocation_frees_when_the_watch_shows_it():
