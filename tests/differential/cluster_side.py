@@ -19,8 +19,12 @@ from tests.differential.scenario import ADMIN_NAMESPACE, Document, Scenario, Ste
 SETTLES_IN = 30.0
 QUIET = 0.8
 """Seconds without a change after which a cluster has settled."""
-UNTRIED = 4.0
-"""The same for pods that no scheduler has tried: they may wait for a claim without saying so."""
+UNFINISHED = 4.0
+"""The same while a pod was not tried, which may wait for a claim in silence, or a claim names a pod that
+is gone.
+"""
+SLOWNESS = 10
+"""How many times as long as reading a picture a cluster is quiet in addition."""
 UNTAINTED = 1.5
 """Seconds without a taint after which a new node is ready for pods."""
 NO_NODE_CONTROLLER = 8.0
@@ -114,17 +118,19 @@ class ClusterSide:
         return await self._wait_until_settled()
 
     async def _wait_until_settled(self) -> Document:
-        """Wait until every pod was tried and nothing has changed for a while."""
+        """Wait until nothing has changed for a while: for longer while something is still expected."""
         end = time.monotonic() + SETTLES_IN
         last, since = await self._read_picture(), time.monotonic()
         while time.monotonic() < end:
             await asyncio.sleep(POLL)
+            asked = time.monotonic()
             picture = await self._read_picture()
+            now = time.monotonic()
             if picture != last:
-                last, since = picture, time.monotonic()
+                last, since = picture, now
                 continue
-            tried = all(pod["scheduled"] for pod in last["pods"].values())
-            if time.monotonic() - since > (QUIET if tried else UNTRIED):
+            # A cluster that answers slowly works slowly, too.
+            if now - since > (UNFINISHED if expects_change(last) else QUIET) + SLOWNESS * (now - asked):
                 return last
         return last
 
@@ -274,6 +280,17 @@ def build_picture(pods: Iterable[Document], claims: Iterable[Document]) -> Docum
         "pods": {pod["metadata"]["name"]: _picture_pod(pod, by_name) for pod in pods},
         "claims": {names[claim["metadata"]["uid"]]: _picture_claim(claim, names) for claim in claims},
     }
+
+
+def expects_change(picture: Document) -> bool:
+    """Whether a scheduler or controller has something left to do."""
+    if not all(pod["scheduled"] for pod in picture["pods"].values()):
+        return True
+    return any(
+        user["uid"] == "gone"
+        for claim in picture["claims"].values()
+        for user in (*claim.get("owners", ()), *claim.get("status", {}).get("reservedFor", ()))
+    )
 
 
 def _name_claim(claim: Document, pods: list[Document]) -> str:

@@ -11,7 +11,9 @@ from tests.kubernetes.binaries import require_program
 
 
 @pytest.mark.parametrize("stack", ["dray", "dray-scheduler", "dray-services"])
-def test_life_cycles_of_claims_are_the_same(stack: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_life_cycles_of_claims_are_the_same(
+    stack: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     require_program("kube-apiserver")
     arguments = ["kubernetes", stack, "--only", "life: *", "--logs", str(tmp_path)]
     assert main(parse_arguments(arguments)) == 0, capsys.readouterr().out
