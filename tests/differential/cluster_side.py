@@ -326,18 +326,18 @@ def _picture_claim(claim: Document, names: Document) -> Document:
             {**owner, "uid": names.get(owner["uid"], "gone")} for owner in metadata.get("ownerReferences", ())
         ],
         "spec": claim.get("spec", {}),
-        "status": _replace_values(claim.get("status", {}), names),
+        "status": replace_values(claim.get("status", {}), names),
         "deleting": "deletionTimestamp" in metadata,
     }
     return {name: value for name, value in picture.items() if value}
 
 
-def _replace_values(value: Any, names: Document, field: str = "") -> Any:
+def replace_values(value: Any, names: Document, field: str = "") -> Any:
     """Replace what is another one in each cluster: uids by names, times and share IDs by a mark."""
     if isinstance(value, dict):
-        return {name: _replace_values(each, names, name) for name, each in value.items()}
+        return {name: replace_values(each, names, name) for name, each in value.items()}
     if isinstance(value, list):
-        return [_replace_values(each, names, field) for each in value]
+        return [replace_values(each, names, field) for each in value]
     if field == "uid":
         return names.get(value, "gone")
     return "set" if field in ("shareID", "allocationTimestamp", "lastTransitionTime", "timeAdded") else value
