@@ -19,10 +19,8 @@ from tests.differential.scenario import ADMIN_NAMESPACE, Document, Scenario, Ste
 SETTLES_IN = 30.0
 QUIET = 0.8
 """Seconds without a change after which a cluster has settled."""
-UNFINISHED = 4.0
-"""The same while a pod was not tried, which may wait for a claim in silence, or a claim names a pod that
-is gone.
-"""
+UNFINISHED = 5.0
+"""The same while a pod was not tried, or may be tried again, or while a claim names a pod that is gone."""
 SLOWNESS = 10
 """How many times as long as reading a picture a cluster is quiet in addition."""
 UNTAINTED = 1.5
@@ -115,10 +113,13 @@ class ClusterSide:
         for name in step.delete:
             kind, _, short = name.partition("/")
             await self._delete(_KINDS[kind.lower()], short, self._get_namespace(_KINDS[kind.lower()]))
-        return await self._wait_until_settled()
+        return await self._wait_until_settled(bool(step.delete or step.patch))
 
-    async def _wait_until_settled(self) -> Document:
-        """Wait until nothing has changed for a while: for longer while something is still expected."""
+    async def _wait_until_settled(self, released: bool) -> Document:
+        """Wait until nothing has changed for a while: for longer while something is still expected.
+
+        `released` says that the step may have released something that waiting pods can have.
+        """
         end = time.monotonic() + SETTLES_IN
         last, since = await self._read_picture(), time.monotonic()
         while time.monotonic() < end:
@@ -130,7 +131,9 @@ class ClusterSide:
                 last, since = picture, now
                 continue
             # A cluster that answers slowly works slowly, too.
-            if now - since > (UNFINISHED if expects_change(last) else QUIET) + SLOWNESS * (now - asked):
+            if now - since > (UNFINISHED if expects_change(last, released) else QUIET) + SLOWNESS * (
+                now - asked
+            ):
                 return last
         return last
 
@@ -282,9 +285,10 @@ def build_picture(pods: Iterable[Document], claims: Iterable[Document]) -> Docum
     }
 
 
-def expects_change(picture: Document) -> bool:
-    """Whether a scheduler or controller has something left to do."""
-    if not all(pod["scheduled"] for pod in picture["pods"].values()):
+def expects_change(picture: Document, released: bool) -> bool:
+    """Whether a scheduler or controller may have something left to do; schedulers repeat only after a backoff."""
+    tried = [pod["scheduled"] for pod in picture["pods"].values()]
+    if not all(tried) or (released and any(each != ["True"] for each in tried)):
         return True
     return any(
         user["uid"] == "gone"
@@ -326,10 +330,17 @@ def _picture_claim(claim: Document, names: Document) -> Document:
             {**owner, "uid": names.get(owner["uid"], "gone")} for owner in metadata.get("ownerReferences", ())
         ],
         "spec": claim.get("spec", {}),
-        "status": replace_values(claim.get("status", {}), names),
+        "status": _sort_users(replace_values(claim.get("status", {}), names)),
         "deleting": "deletionTimestamp" in metadata,
     }
     return {name: value for name, value in picture.items() if value}
+
+
+def _sort_users(status: Document) -> Document:
+    """Pods that are scheduled at once reserve a claim in any order."""
+    if "reservedFor" not in status:
+        return status
+    return {**status, "reservedFor": sorted(status["reservedFor"], key=lambda user: str(user["name"]))}
 
 
 def replace_values(value: Any, names: Document, field: str = "") -> Any:
