@@ -286,7 +286,7 @@ def build_picture(pods: Iterable[Document], claims: Iterable[Document]) -> Docum
 
 
 def expects_change(picture: Document, released: bool) -> bool:
-    """Whether a scheduler or controller may have something left to do; schedulers repeat only after a backoff."""
+    """Whether a scheduler or controller may have something left to do; schedulers repeat after a backoff."""
     tried = [pod["scheduled"] for pod in picture["pods"].values()]
     if not all(tried) or (released and any(each != ["True"] for each in tried)):
         return True

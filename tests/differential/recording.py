@@ -31,19 +31,18 @@ class MissingRecordingError(Exception):
 
 @dataclass(frozen=True)
 class Recording:
-    """The pictures of a cluster by scenario."""
+    """The pictures of a cluster by the digest of the scenario: one that was changed is not on record."""
 
     about: Mapping[str, str]
-    pictures: Mapping[str, tuple[str, list[Any]]]
-    """By the scenario's name: its digest and what came of it."""
+    pictures: Mapping[str, list[Any]]
 
     @classmethod
     def load(cls, file: Path) -> Self:
         first, *lines = map(json.loads, file.read_text("utf-8").splitlines())
-        return cls(first, {line["scenario"]: (line["digest"], line["pictures"]) for line in lines})
+        return cls(first, {line["digest"]: line["pictures"] for line in lines})
 
     def has(self, scenario: Scenario) -> bool:
-        return self.pictures.get(scenario.name, ("", []))[0] == scenario.digest
+        return scenario.digest in self.pictures
 
     async def check(self) -> str:
         return self.about["version"]
@@ -51,7 +50,7 @@ class Recording:
     async def run_scenario(self, scenario: Scenario) -> list[Any]:
         if not self.has(scenario):
             raise MissingRecordingError(f"{scenario.name}: not on record, or changed since: record it again")
-        return self.pictures[scenario.name][1]
+        return self.pictures[scenario.digest]
 
     async def close(self) -> None:
         """A recording holds nothing open."""
