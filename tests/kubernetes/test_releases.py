@@ -39,7 +39,10 @@ def test_a_pod_gets_a_published_device_and_gives_it_back(release: str | None, tm
             asking = pod(name, claim_name="g")
             asking["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "gpu"}]
             kubectl("create", "-f", "-", given=asking)
-            until(lambda: bool(kubectl.get("pod", name)["spec"].get("nodeName")), scheduler.read_log_end)
+            until(
+                lambda name=name: bool(kubectl.get("pod", name)["spec"].get("nodeName")),
+                scheduler.read_log_end,
+            )
             (claim,) = kubectl.get("resourceclaims")["items"]
             (result,) = claim["status"]["allocation"]["devices"]["results"]
             assert (result["pool"], result["device"]) == ("node-a", "gpu-0")
