@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 from dray.simulation.bundle import Bundle
-from dray.simulation.free_devices import DeviceState, find_free_devices
+from dray.simulation.free_devices import AvailabilityState, find_free_devices
 from dray.values.quantity import Quantity
 from tests.effort import effort
 
@@ -106,7 +107,7 @@ def devices(draw: st.DrawFn, number: int, counters: bool) -> Device:
 def pools(draw: st.DrawFn) -> tuple[list[ResourceSlice], list[ResourceClaim]]:
     counters = draw(st.booleans())
     made = tuple(draw(devices(i, counters)) for i in range(draw(st.integers(1, 5))))
-    parts = [{"devices": made}]
+    parts: list[dict[str, Any]] = [{"devices": made}]
     if counters:
         held = CounterSet(name="set", counters={"c": Counter(value=amount(draw(st.integers(0, 6))))})
         parts.append({"shared_counters": (held,)})
@@ -191,8 +192,9 @@ def test_free_is_what_can_be_allocated(drawn: tuple[list[ResourceSlice], list[Re
         device.name: can_be_allocated(inventory, device) for each in slices for device in each.spec.devices
     }
     assert listed == expected
-    holders = {result.device for claim in held for result in claim.status.allocation.devices.results}  # type: ignore[union-attr]
+    allocations = [claim.status.allocation for claim in held]
+    holders = {each.devices.results[0].device for each in allocations if each is not None}
     for device in pool.devices:
         assert bool(device.holders) == (device.name in holders)
-        if device.state is DeviceState.USED_UP:
+        if device.state is AvailabilityState.USED_UP:
             assert device.holders or device.blockers

@@ -29,7 +29,7 @@ from dray.simulation.bundle import Bundle
 from dray.values.quantity import Quantity, QuantityForm
 
 
-class DeviceState(StrEnum):
+class AvailabilityState(StrEnum):
     """What can be had of a device."""
 
     FREE = "free"
@@ -46,7 +46,7 @@ class DeviceState(StrEnum):
     @property
     def can_be_had(self) -> bool:
         """Whether a claim that asks for the device gets it."""
-        return self in (DeviceState.FREE, DeviceState.SHARED)
+        return self in (AvailabilityState.FREE, AvailabilityState.SHARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class DeviceAvailability:
     """A device, and what can be had of it."""
 
     name: str
-    state: DeviceState
+    state: AvailabilityState
     holders: tuple[DeviceHolder, ...] = ()
     capacity: tuple[CapacityLeft, ...] = ()
     """For shareable devices only: others are had as a whole."""
@@ -298,14 +298,14 @@ def _list_pods(claim: ResourceClaim) -> tuple[str, ...]:
     )
 
 
-def _decide_state(refusal: Refusal | None, is_held: bool, is_blocked: bool) -> DeviceState:
+def _decide_state(refusal: Refusal | None, is_held: bool, is_blocked: bool) -> AvailabilityState:
     if refusal is None:
-        return DeviceState.SHARED if is_held else DeviceState.FREE
+        return AvailabilityState.SHARED if is_held else AvailabilityState.FREE
     if refusal.reason is RefusalReason.IN_USE:
-        return DeviceState.IN_USE
+        return AvailabilityState.IN_USE
     if refusal.reason in _SHORTAGES and (is_held or is_blocked):
-        return DeviceState.USED_UP
-    return DeviceState.UNUSABLE
+        return AvailabilityState.USED_UP
+    return AvailabilityState.UNUSABLE
 
 
 _SHORTAGES = (RefusalReason.CAPACITY_SHORT, RefusalReason.COUNTER_SHORT)
@@ -327,7 +327,7 @@ def _overlap(devices: Sequence[DeviceAvailability], left: Mapping[CounterId, int
     """Whether the free devices together draw more from a counter than is left."""
     drawn: dict[CounterId, int] = {}
     for device in devices:
-        if device.state is DeviceState.FREE and device.profile is not None:
+        if device.state is AvailabilityState.FREE and device.profile is not None:
             for group, name, nanos in device.profile.counters:
                 drawn[group, name] = drawn.get((group, name), 0) + nanos
     return any(nanos > left.get(key, 0) for key, nanos in drawn.items())

@@ -15,9 +15,9 @@ from dray.explain.rendering.refusal_phrases import format_pool_flaw
 from dray.explain.rendering.text import wrap_text
 from dray.explain.wording import join_names
 from dray.simulation.free_devices import (
+    AvailabilityState,
     DeviceAvailability,
     DeviceHolder,
-    DeviceState,
     FreeDevices,
     PoolAvailability,
 )
@@ -95,7 +95,7 @@ def _list_reasons(found: FreeDevices) -> Iterator[str]:
     for pool in found.pools:
         grouped: dict[str, list[str]] = {}
         for device in pool.devices:
-            if device.state in (DeviceState.USED_UP, DeviceState.UNUSABLE):
+            if device.state in (AvailabilityState.USED_UP, AvailabilityState.UNUSABLE):
                 grouped.setdefault(describe_reason(device), []).append(device.name)
         place = join_names(pool.nodes, _MAX_NAMES)
         for reason, names in grouped.items():
@@ -131,9 +131,9 @@ def _summarize(found: FreeDevices) -> str:
 
 def describe_reason(device: DeviceAvailability) -> str:
     """Describe why a device cannot be had: `used up by partition gpu-0-mig-1 (pod ml/train-0)`."""
-    if device.state is DeviceState.IN_USE:
+    if device.state is AvailabilityState.IN_USE:
         return f"in use by {_format_holders(device.holders)}"
-    if device.state is DeviceState.USED_UP:
+    if device.state is AvailabilityState.USED_UP:
         if not device.blockers:
             return f"used up by {_format_holders(device.holders)}" if device.holders else "used up"
         noun = "partition " if device.blockers[0].is_partition else ""
