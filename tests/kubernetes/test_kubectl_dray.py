@@ -275,6 +275,21 @@ def test_no_verb_that_changes_something_was_sent(plane: ControlPlane, viewer: Pl
     assert not refused, "the role allows all that is read"
 
 
+def test_who_may_view_the_cluster_needs_no_other_role(plane: ControlPlane, viewer: Plugin) -> None:
+    require_program("kube-controller-manager")
+    plane.start_controllers("--controllers=clusterrole-aggregation-controller")
+    kubectl = plane.build_kubectl("")
+    kubectl("create", "clusterrolebinding", "vic", "--clusterrole=view", "--user=vic")
+
+    def read_rules() -> str:
+        return kubectl("get", "clusterrole", "view", "-o", "jsonpath={.rules}").out
+
+    until(lambda: "devicetaintrules" in read_rules(), read_rules)
+    shown = build_plugin(plane.folder, plane.write_kubeconfig("vic"))("free")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout == viewer("free").stdout
+
+
 def test_rights_in_one_namespace(neighbour: Plugin) -> None:
     unread = (
         "dray: not allowed to read nodes, resourceslices.resource.k8s.io, deviceclasses.resource.k8s.io, "

@@ -192,7 +192,8 @@ def test_free_is_what_can_be_allocated(drawn: tuple[list[ResourceSlice], list[Re
         device.name: can_be_allocated(inventory, device) for each in slices for device in each.spec.devices
     }
     assert listed == expected
-    holders = {result.device for claim in held for result in claim.status.allocation.devices.results}  # type: ignore[union-attr]
+    allocations = [claim.status.allocation for claim in held]
+    holders = {each.devices.results[0].device for each in allocations if each is not None}
     for device in pool.devices:
         assert bool(device.holders) == (device.name in holders)
         if device.state is AvailabilityState.USED_UP:

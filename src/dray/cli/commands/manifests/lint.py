@@ -151,17 +151,17 @@ def lint_files(
 
 
 class _ManifestTexts:
-    """Reads files and objects of a cluster by name; what cannot be read twice is kept."""
+    """Reads files and objects of a cluster by name; standard input, which cannot be read twice, is kept."""
 
     def __init__(self, found: Sequence[manifest_files.InputFile], live: LiveManifests) -> None:
         self._by_name = {target.name: target for target in found}
         self._live = live
-        self._kept: dict[str, bytes] = {}
+        self._standard_input = b""
 
     def read(self, target: manifest_files.InputFile) -> bytes:
         data = manifest_files.read_contents(target)
         if target.path is None:
-            self._kept[target.name] = data
+            self._standard_input = data
         return data
 
     def reopen(self, name: str) -> Iterator[ManifestDocument]:
@@ -169,8 +169,8 @@ class _ManifestTexts:
             yield from read_documents(ManifestSource(name, self._live.texts[name]))
             return
         try:
-            data = self._kept.get(name)
-            data = manifest_files.read_contents(self._by_name[name]) if data is None else data
+            target = self._by_name[name]
+            data = self._standard_input if target.path is None else manifest_files.read_contents(target)
             yield from read_documents(ManifestSource.decode(name, data))
         except (manifest_files.UnreadableFileError, ManifestReadError):
             return  # reported already

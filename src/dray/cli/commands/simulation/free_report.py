@@ -52,7 +52,11 @@ def render_pools(found: FreeDevices, width: int = 0) -> Iterator[str]:
 
 def _render_pool_table(pools: Sequence[PoolAvailability], width: int) -> Iterator[str]:
     titles = ["node", "driver", "pool", "free", "devices"]
-    rows = [[*_build_place(pool, pools), f"{len(pool.available)}/{len(pool.devices)}", ""] for pool in pools]
+    # Pools that are called like their nodes need no column.
+    is_plain = all(pool.nodes == (pool.pool,) for pool in pools)
+    rows = [
+        [*_build_place(pool, is_plain), f"{len(pool.available)}/{len(pool.devices)}", ""] for pool in pools
+    ]
     shown = [i for i in range(4) if any(row[i] for row in rows)]
     others = sum(
         max(len(sanitize_line(text)) for text in (titles[i], *(row[i] for row in rows))) + len(COLUMN_GAP)
@@ -64,11 +68,8 @@ def _render_pool_table(pools: Sequence[PoolAvailability], width: int) -> Iterato
         yield from render_table(titles, rows)
 
 
-def _build_place(pool: PoolAvailability, pools: Sequence[PoolAvailability]) -> tuple[str, str, str]:
-    """Build node, driver and pool; pools that are called like their node need no name."""
-    is_plain = all(each.nodes == (each.pool,) for each in pools)
-    nodes = join_names(pool.nodes, _MAX_NAMES)
-    return nodes, pool.driver, "" if is_plain else pool.pool
+def _build_place(pool: PoolAvailability, is_plain: bool) -> tuple[str, str, str]:
+    return join_names(pool.nodes, _MAX_NAMES), pool.driver, "" if is_plain else pool.pool
 
 
 def _format_available(device: DeviceAvailability) -> str:

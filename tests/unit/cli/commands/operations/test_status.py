@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.api.core import Node
+from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.cli.commands.operations import status
 from dray.client.errors import ServerUnreachableError
+from dray.client.object_refs import get_kind
+from dray.cluster.live.access import AccessGap
 from dray.cluster.live.snapshot import LiveSnapshot
 from dray.simulation.bundle import Bundle
 from tests.unit.cli.conftest import Typed
@@ -86,3 +88,28 @@ def test_watching_a_server_that_was_never_there_fails_at_once(
 ) -> None:
     answers(monkeypatch, ServerUnreachableError("connection refused", sent=False))
     assert typed("status", "--kubeconfig", kubeconfig, "--watch").code == 2
+
+
+def test_pods_of_one_namespace(typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = tuple(Pod(metadata=ObjectMeta(name="p", namespace=namespace)) for namespace in ("ml", "web"))
+    cluster = LiveSnapshot(Bundle(pods=pods))
+    answers(monkeypatch, cluster, cluster)
+    one = json.loads(typed("status", "--kubeconfig", kubeconfig, "-n", "ml", "-o", "json").out)
+    assert [pod["name"] for pod in one["waiting"]] == ["ml/p"]
+    every = json.loads(typed("status", "--kubeconfig", kubeconfig, "-A", "-o", "json").out)
+    assert [pod["name"] for pod in every["waiting"]] == ["ml/p", "web/p"]
+    both = typed("status", "--kubeconfig", kubeconfig, "-n", "ml", "-A")
+    assert (both.code, both.out) == (2, "")
+    assert "either one namespace (`-n`) or all of them (`-A`)" in both.err
+
+
+def test_who_may_read_no_pods_gets_one_line(
+    typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, LiveSnapshot(Bundle(), (AccessGap(get_kind("Pod")), AccessGap(get_kind("Node")))))
+    said = typed("status", "--kubeconfig", kubeconfig)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        "dray: not allowed to read pods, nodes, not even in namespace `default`; name one that you may read "
+        "with `-n`; the role `dray:viewer` (deploy/viewer.yaml) allows reading all of it\n"
+    )
