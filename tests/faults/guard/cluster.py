@@ -46,6 +46,7 @@ class CampaignCluster:
         self.api_servers = [plane.api_server]
         self._ports = [plane.port]
         self.schedulers: list[Program] = []
+        self._controllers: list[Program] = []
         self.guards: dict[str, Program] = {}
         self._balancer: Balancer | None = None
 
@@ -91,6 +92,11 @@ class CampaignCluster:
                 start_dray(self.plane, "scheduler", *flags, name=f"dray-scheduler-{number}")
             )
 
+    def start_claim_controller(self) -> None:
+        """kube-controller-manager with the controller that deallocates claims of deleted pods."""
+        flags = ("--controllers=resourceclaim-controller", "--leader-elect=false")
+        self._controllers.append(self.plane.start_controllers(*flags))
+
     async def start_guards(self, count: int) -> None:
         """Guards, and the webhook that sends every allocation to one of them."""
         port, ports = free_port(), [free_port() for _ in range(count)]
@@ -113,7 +119,7 @@ class CampaignCluster:
     async def supervise(self) -> None:
         """Start again what ended by itself, as a kubelet would: no API server answered when it started."""
         while True:
-            for program in (*self.schedulers, *self.guards.values(), *self.api_servers):
+            for program in (*self.schedulers, *self._controllers, *self.guards.values(), *self.api_servers):
                 if program.has_ended:
                     program.start()
             await asyncio.sleep(1)

@@ -92,7 +92,7 @@ class _CrashCampaign:
     async def run(self) -> None:
         cluster, tally = self._cluster, self.tally
         cluster.furnish(slices(Size(pools=self._size.pools, claims=0, kills=0)))
-        cluster.plane.start_controllers("--controllers=resourceclaim-controller")
+        cluster.start_claim_controller()
         await cluster.add_api_server()
         if tally.is_guarded:
             await cluster.start_guards(3)

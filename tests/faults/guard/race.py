@@ -69,7 +69,7 @@ async def run_race(folder: Path, rounds: int, seed: int, *, is_guarded: bool) ->
         cluster = CampaignCluster(plane, random.Random(seed))
         try:
             cluster.furnish(_build_slices())
-            plane.start_controllers("--controllers=resourceclaim-controller")
+            cluster.start_claim_controller()
             if is_guarded:
                 await cluster.start_guards(2)
             cluster.start_schedulers(kube=1, dray=1)
