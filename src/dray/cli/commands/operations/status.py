@@ -114,6 +114,12 @@ def _render_nodes(nodes: Sequence[NodeOverview], width: int) -> Iterator[str]:
         lines = list(render_table(titles, rows))
     yield from lines
     yield from (sanitize_line(f"{node.name} is {node.word}: {node.why}") for node in nodes if node.why)
+    yield from (
+        sanitize_line(f"pool {pool.driver}/{pool.pool} is not usable: {pool.why}")
+        for node in nodes
+        for pool in node.pools
+        if pool.why
+    )
     fenced = next((node.name for node in nodes if node.word == "fenced"), "")
     if fenced:
         yield sanitize_line(f"hint: `dray unfence node {fenced}` lets pods run there again")
