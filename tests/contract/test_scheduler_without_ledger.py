@@ -136,8 +136,8 @@ async def test_shares_of_a_device_are_checked_by_their_sum(way, tmp_path):
             "capacity": {"memory": {"value": "10Gi"}},
         }
         await here.make(devices_of("node-a", shared))
-        asked = exactly(capacity={"requests": {"memory": "6Gi"}})
-        await here.make(*(asks(asked, name=name, made=False) for name in ("slow", "fast")))
+        amount = {"requests": {"memory": "6Gi"}}
+        await here.make(*(asks(exactly(capacity=amount), name=name, made=False) for name in ("slow", "fast")))
         client, transport = open_stock_client(here)
         gate = RequestGate("PUT", "/resourceclaims/slow/status", most=1)
 

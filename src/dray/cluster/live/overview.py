@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.api.unknown_fields import explain_unknown_fields, list_unknown_fields
 from dray.claims.claim_names import find_recorded_name
 from dray.placement.fencing import is_out_of_service
 from dray.placement.node_health import NOT_READY, UNREACHABLE, find_ready_condition
@@ -77,6 +78,8 @@ class PoolOverview:
     pool: str
     used: tuple[str, ...]
     free: tuple[str, ...]
+    why: str = ""
+    """Why its free devices are not allocated: fields that this dray does not understand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,9 @@ def _build_pool_overviews(
         used = tuple(name for name in names if PoolDevice(driver, pool, name) in allocated)
         free = tuple(name for name in names if name not in used)
         node = slices_of_pool[0].spec.node_name or NO_NODE
-        found.setdefault(node, []).append(PoolOverview(driver, pool, used, free))
+        unknown = [path for each in slices_of_pool for path in list_unknown_fields(each)]
+        why = explain_unknown_fields(unknown, with_indexes=False) if unknown else ""
+        found.setdefault(node, []).append(PoolOverview(driver, pool, used, free, why))
     return {node: tuple(uses) for node, uses in found.items()}
 
 

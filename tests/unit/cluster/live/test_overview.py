@@ -8,7 +8,10 @@ import pytest
 
 from dray.api.codec import decode_document
 from dray.api.core import Node, Pod
+from dray.api.decode_report import UnknownField
+from dray.api.kinds import get_kind_by_type
 from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.api.unknown_fields import mark_unknown_fields
 from dray.cli.commands.operations.status import render_overview
 from dray.cluster.live.overview import ClusterOverview, build_overview, describe_pod_state
 
@@ -229,3 +232,24 @@ def test_a_page_fits_the_terminal_it_is_shown_in() -> None:
 
 def test_a_cluster_without_nodes_says_so() -> None:
     assert list(render_overview(build_overview([], [], [], []))) == ["there is no node yet"]
+
+
+def test_a_pool_with_unknown_fields_is_named():
+    published: ResourceSlice = read(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "s"},
+            "spec": {
+                "driver": "gpu.example.com",
+                "nodeName": "node-1",
+                "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "gpu-0"}],
+            },
+        }
+    )
+    unknown = [UnknownField("spec.devices[0].tomorrow", "tomorrow")]
+    marked = mark_unknown_fields(published, get_kind_by_type(ResourceSlice), unknown)
+    lines = list(render_overview(build_overview([node("node-1")], [], [], [marked])))
+    why = "`spec.devices[].tomorrow` is unknown to this dray"
+    assert f"pool gpu.example.com/node-1 is not usable: {why}" in lines

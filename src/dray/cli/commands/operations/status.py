@@ -171,6 +171,12 @@ def _render_wide_nodes(nodes: Sequence[NodeOverview]) -> Iterator[str]:
 
 def _render_node_remarks(nodes: Sequence[NodeOverview]) -> Iterator[str]:
     yield from (sanitize_line(f"{node.name} is {node.word}: {node.why}") for node in nodes if node.why)
+    yield from (
+        sanitize_line(f"pool {pool.driver}/{pool.pool} is not usable: {pool.why}")
+        for node in nodes
+        for pool in node.pools
+        if pool.why
+    )
     fenced = next((node.name for node in nodes if node.word == "fenced"), "")
     if fenced:
         yield sanitize_line(f"hint: `dray unfence node {fenced}` lets pods run there again")
