@@ -16,7 +16,7 @@ from tests.outside import ROOT
 SYSTEMD = DEPLOY / "systemd"
 UNITS = sorted(SYSTEMD.glob("*.service"))
 CONFINED = [path for path in UNITS if path.stem != "dray-node"]
-PROGRAM = "/opt/dray/bin/dray"
+PROGRAM = "/usr/local/lib/dray/bin/dray"
 MAX_EXPOSURE = 2.0
 """The level of `systemd-analyze security`: 0 is confined, 10 is not."""
 
