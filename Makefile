@@ -140,6 +140,7 @@ bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench.server
 	@$(PY) -m bench.scheduler
 	@$(PY) -m bench.node
+	@$(PY) -m bench.guard
 
 .PHONY: protos
 protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors beside them

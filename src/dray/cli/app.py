@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "dray.cli.commands.explain.command",
             "Explain which devices a pod gets, or why it gets none",
         ),
+        "free": ("dray.cli.commands.simulation.free", "Show the devices that can be had now"),
         "server": ("dray.cli.commands.services.server", "Serve the Kubernetes API for devices"),
         "scheduler": (
             "dray.cli.commands.services.scheduler",

@@ -38,6 +38,17 @@ def build_informer_options(log: StructuredLogger) -> InformerOptions:
     return InformerOptions(transform=strip_managed_fields, on_failure=log_failure)
 
 
+def _make_observer(
+    observe_claim: Callable[[ResourceClaim], None],
+) -> Callable[[ResourceClaim], ResourceClaim]:
+    def observe(claim: ResourceClaim) -> ResourceClaim:
+        observe_claim(claim)
+        stripped: ResourceClaim = strip_managed_fields(claim)
+        return stripped
+
+    return observe
+
+
 class SharedInformers:
     """Informers and caches of pods, claims and templates."""
 
@@ -53,12 +64,9 @@ class SharedInformers:
         options = build_informer_options(log)
         self.pods = Informer(client, Pod, options=options)
 
-        def observe(claim: ResourceClaim) -> ResourceClaim:
-            observe_claim(claim)
-            stripped: ResourceClaim = strip_managed_fields(claim)
-            return stripped
-
-        self.claims = Informer(client, ResourceClaim, options=replace(options, transform=observe))
+        self.claims = Informer(
+            client, ResourceClaim, options=replace(options, transform=_make_observer(observe_claim))
+        )
         self.templates = Informer(client, ResourceClaimTemplate, options=options)
         self.classic_claims = Informer(client, ClassicResourceClaim, options=options) if classic else None
         self.claims.add_index(OWNER_INDEX, _get_owner_uids)

@@ -39,9 +39,7 @@ from dray.claims.lifecycle import (
     find_classic_claim,
     is_garbage,
 )
-from dray.client.client import Client
 from dray.client.errors import ConflictError
-from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
 from dray.controllers.claim_actions import ClaimActionExecutor
 from dray.controllers.informers import (
@@ -57,7 +55,6 @@ from dray.controllers.informers import (
 from dray.controllers.mutation_cache import MutationCache
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import StructuredLogger
-from dray.telemetry.metrics import MetricsRegistry
 
 QUEUE_NAME: Final = "resource_claim"
 SETTLE_SECONDS: Final = 1.0
@@ -84,10 +81,8 @@ class ResourceClaimController:
 
     def __init__(
         self,
-        client: Client,
         shared_informers: SharedInformers,
-        recorder: EventRecorder,
-        metrics: MetricsRegistry,
+        executor: ClaimActionExecutor,
         log: StructuredLogger,
         *,
         workers: int,
@@ -98,9 +93,10 @@ class ResourceClaimController:
         self._stands_back = stands_back
         self._workers = workers
         self._shared_informers, self._lookup, self._log = shared_informers, shared_informers.lookup, log
-        self._now = client.options.time_source.clock.monotonic
-        self._executor = ClaimActionExecutor(client, shared_informers, recorder, metrics)
-        self.queue: WorkQueue[ClaimWorkItem] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
+        self._executor = executor
+        time_source = executor.client.options.time_source
+        self._now = time_source.clock.monotonic
+        self.queue: WorkQueue[ClaimWorkItem] = WorkQueue(QUEUE_NAME, time_source, executor.metrics)
         self._unreserved_since: dict[str, float] = {}
         self._uncollected_since: dict[str, float] = {}
         self._claim_kinds: dict[

@@ -24,6 +24,7 @@ from dray.client.leases import DEFAULT_LEASE_TIMING, LeaderElector, LeadershipLo
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.controllers import metrics as controller_metrics
+from dray.controllers.claim_actions import ClaimActionExecutor
 from dray.controllers.device_taint_eviction import DeviceTaintEvictionController
 from dray.controllers.device_taint_rules import STATUS_DELAY_SECONDS, DeviceTaintRuleController
 from dray.controllers.device_taints import DeviceTaintIndex
@@ -176,10 +177,8 @@ class ControllerRunner:
         client, options, metrics = self._client, self._options, self.metrics
         monitor = self._kube_monitor
         claims = ResourceClaimController(
-            client,
             shared_informers,
-            recorder,
-            metrics,
+            ClaimActionExecutor(client, shared_informers, recorder, metrics),
             options.log,
             workers=options.workers,
             stands_back=lambda: monitor.is_active,

@@ -15,8 +15,8 @@ import pytest
 from dray.client.client import Client
 from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
-from dray.client.webhook_certificates import WebhookCertificates, WebhookTls
-from dray.client.webhook_key_pairs import (
+from dray.client.webhooks.certificates import WebhookCertificates, WebhookTls
+from dray.client.webhooks.key_pairs import (
     AUTHORITY_LIFE,
     CERTIFICATE_LIFE,
     issue_key_pair,

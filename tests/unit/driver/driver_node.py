@@ -14,7 +14,7 @@ from typing import Any
 
 from dray.client.client import Client
 from dray.clock import SystemClock
-from dray.driver import Claim, Driver, DriverService, DriverServiceOptions, Got, Ready, device
+from dray.driver import Claim, DeviceState, Driver, DriverService, DriverServiceOptions, Got, Ready, device
 from dray.driver.service.grpc_servers import build_socket_paths
 from dray.gates import GateSet
 from dray.telemetry.logs import StructuredLogger
@@ -61,6 +61,19 @@ class Gpu(Driver):
     def calls(self) -> list[tuple[str, str]]:
         """The methods that were called, and the names of their claims."""
         return [(what, claim.name) for what, claim in self.received]
+
+
+class HealthReportingGpu(Gpu):
+    """A driver that reports the health of its devices."""
+
+    health_seconds = 0.05
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = [DeviceState("gpu-0", True), DeviceState("gpu-1", None, pool="elsewhere")]
+
+    def health(self) -> Iterable[DeviceState]:
+        return self.states
 
 
 class DriverNode:

@@ -26,7 +26,7 @@ POLL_SECONDS: Final = 0.1
 """How often to retry a lock that another process holds."""
 
 
-class ClaimLocks:
+class ClaimFileLocks:
     """The locks of one driver, as files in a directory."""
 
     def __init__(self, directory: Path) -> None:

@@ -35,7 +35,7 @@ import msgspec
 from dray.driver.base import Ready
 from dray.driver.preparing.cdi_files import ClaimCdiFiles, compute_digest, sanitize_uid
 from dray.driver.preparing.claim_conversion import PrepareDelayedError, PrepareRefusedError
-from dray.driver.preparing.claim_locks import ClaimLocks
+from dray.driver.preparing.claim_locks import ClaimFileLocks
 from dray.driver.preparing.prepared_records import (
     ClaimDeviceRecord,
     PreparedClaimRecord,
@@ -131,7 +131,7 @@ class PreparedClaimStore:
         self._unprepared_count = 0
         for each in (directory, self._records_dir, self._unprepared_dir, self._damaged_dir):
             secure_socket_directory(each)
-        self.claim_locks = ClaimLocks(directory / "turns")
+        self.claim_locks = ClaimFileLocks(directory / "turns")
 
     # --- reading ---
 

@@ -32,6 +32,20 @@ from dray.driver.webhook.reviews import ClassDriverLookup
 from dray.telemetry.endpoint import serve_telemetry
 
 _HOST_PATH: Final = click.Path(path_type=PurePosixPath)
+_kubelet_dir_option = click.option(
+    "--kubelet-dir",
+    type=_HOST_PATH,
+    default=KUBELET_DIR,
+    show_default=True,
+    help="The kubelet's root directory on the nodes (its `--root-dir`).",
+)
+_cdi_dir_option = click.option(
+    "--cdi-dir",
+    type=_HOST_PATH,
+    default=CDI_DIR,
+    show_default=True,
+    help="Where container runtimes look for CDI files on the nodes.",
+)
 
 
 def build_manifests_command(driver: Driver) -> click.Command:
@@ -40,20 +54,8 @@ def build_manifests_command(driver: Driver) -> click.Command:
     @click.command("manifests", help="Write what a cluster needs to run this driver, as YAML for kubectl.")
     @click.option("--image", required=True, help="The image whose entry point is this program.")
     @click.option("--namespace", default="", help="Where it runs; a namespace of its own when not given.")
-    @click.option(
-        "--kubelet-dir",
-        type=_HOST_PATH,
-        default=KUBELET_DIR,
-        show_default=True,
-        help="The kubelet's root directory on the nodes (its `--root-dir`).",
-    )
-    @click.option(
-        "--cdi-dir",
-        type=_HOST_PATH,
-        default=CDI_DIR,
-        show_default=True,
-        help="Where container runtimes look for CDI files on the nodes.",
-    )
+    @_kubelet_dir_option
+    @_cdi_dir_option
     @click.option(
         "--webhook-certificate",
         type=click.Choice(["self", "issuer"]),

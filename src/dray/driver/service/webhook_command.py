@@ -17,7 +17,7 @@ from dray.client.client import Client
 from dray.client.connect import connect
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
-from dray.client.webhook_certificates import WebhookCertificates, WebhookTls
+from dray.client.webhooks.certificates import WebhookCertificates, WebhookTls
 from dray.clock import SystemClock
 from dray.driver.base import ClassicDriver, Driver
 from dray.driver.service.cluster_commands import make_class_driver_lookup

@@ -13,7 +13,7 @@ import pytest
 
 from dray.driver import Ready
 from dray.driver.preparing.cdi_files import ClaimCdiFiles
-from dray.driver.preparing.claim_locks import ClaimLocks
+from dray.driver.preparing.claim_locks import ClaimFileLocks
 from dray.driver.preparing.prepared_claims import (
     LATE_CALL_SECONDS,
     MAX_UNPREPARED_RECORDS,
@@ -79,10 +79,10 @@ async def _now(value: bool) -> bool:
 
 def test_the_locks_of_a_killed_process_do_not_block(tmp_path: Path) -> None:
     async def scenario() -> None:
-        locks, events = ClaimLocks(tmp_path / "locks"), list[str]()
+        locks, events = ClaimFileLocks(tmp_path / "locks"), list[str]()
         (tmp_path / "locks" / "c.lock").touch()
         async with locks.acquire("c", lambda: events.append("busy")):
-            ClaimLocks(tmp_path / "locks").remove_stale()
+            ClaimFileLocks(tmp_path / "locks").remove_stale()
             assert [each.name for each in (tmp_path / "locks").iterdir()] == ["c.lock"]
         (tmp_path / "locks" / "d.lock").touch()
         locks.remove_stale()
@@ -94,7 +94,7 @@ def test_the_locks_of_a_killed_process_do_not_block(tmp_path: Path) -> None:
 
 def test_a_held_lock_is_waited_for_and_a_failure_releases_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        one, other, events = ClaimLocks(tmp_path), ClaimLocks(tmp_path), list[str]()
+        one, other, events = ClaimFileLocks(tmp_path), ClaimFileLocks(tmp_path), list[str]()
         with pytest.raises(OSError, match="a failure"):
             async with one.acquire("c", lambda: None):
                 raise OSError("a failure")
@@ -107,7 +107,7 @@ def test_a_held_lock_is_waited_for_and_a_failure_releases_it(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-async def acquire_once(locks: ClaimLocks, events: list[str]) -> None:
+async def acquire_once(locks: ClaimFileLocks, events: list[str]) -> None:
     async with locks.acquire("c", lambda: events.append("busy")):
         events.append("acquired")
 

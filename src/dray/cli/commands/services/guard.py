@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from dray.cli.commands.services.service_options import apply_options, build_log,
 from dray.cli.commands.services.standalone import print_started
 from dray.cli.exit_codes import EXIT_YES
 from dray.cli.input.server_connection import server_options
+
+if TYPE_CHECKING:
+    from dray.guard.options import GuardOptions
 
 _OPTIONS = (
     server_options,
@@ -88,6 +91,24 @@ def _guard_options(command: Any) -> Any:
     return apply_options(command, _OPTIONS)
 
 
+def _build_guard_options(chosen: dict[str, Any]) -> GuardOptions:
+    from dray.cluster.services.components import generate_identity
+    from dray.guard.options import GuardOptions, build_lease_timing
+
+    defaults = GuardOptions()
+    return GuardOptions(
+        identity=chosen["identity"] or generate_identity(),
+        listen_address=chosen["listen"],
+        advertised_host=chosen["advertise"],
+        service_names=chosen["names"] or defaults.service_names,
+        certificate_directory=chosen["cert_dir"],
+        lease_timing=build_lease_timing(chosen["lease_duration"]),
+        request_timeout=chosen["request_timeout"],
+        max_fenced_claims=chosen["max_fenced_claims"],
+        log=build_log(chosen),
+    )
+
+
 @click.command("guard", short_help="Keep devices from being allocated twice, on any Kubernetes API server")
 @_guard_options
 def command(**chosen: Any) -> int:
@@ -99,24 +120,12 @@ def command(**chosen: Any) -> int:
     cannot be reached or permissions are missing.
     """
     from dray.client.config.kubeconfig import load_client_config
-    from dray.cluster.services.components import generate_identity
     from dray.cluster.services.permissions import GUARD_PERMISSIONS, GUARD_SECRET_RULES, GUARD_TLS_RULES
     from dray.cluster.services.standalone import StandaloneOptions, run_standalone
-    from dray.guard.options import NAMESPACE, GuardOptions, build_lease_timing
+    from dray.guard.options import NAMESPACE
     from dray.guard.service import GuardService
 
-    defaults = GuardOptions()
-    options = GuardOptions(
-        identity=chosen["identity"] or generate_identity(),
-        listen_address=chosen["listen"],
-        advertised_host=chosen["advertise"],
-        service_names=chosen["names"] or defaults.service_names,
-        certificate_directory=chosen["cert_dir"],
-        lease_timing=build_lease_timing(chosen["lease_duration"]),
-        request_timeout=chosen["request_timeout"],
-        max_fenced_claims=chosen["max_fenced_claims"],
-        log=build_log(chosen),
-    )
+    options = _build_guard_options(chosen)
     permissions = GUARD_PERMISSIONS
     if options.certificate_directory is None:
         permissions = replace(

@@ -28,7 +28,7 @@ from dray.client.errors import AlreadyExistsError, ConflictError, NotFoundError
 from dray.client.object_refs import Document, get_kind
 from dray.client.patches import JsonPatch
 from dray.client.rest_client import CALL_ERRORS
-from dray.client.webhook_key_pairs import WebhookKeyPair, issue_key_pair, parse_authority, parse_key_pair
+from dray.client.webhooks.key_pairs import WebhookKeyPair, issue_key_pair, parse_authority, parse_key_pair
 from dray.durable import Durability, write_file_atomically
 from dray.telemetry.logs import ChangeLogger, LogLevel, StructuredLogger
 
