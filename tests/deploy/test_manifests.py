@@ -176,6 +176,16 @@ def test_files_of_the_chart_are_those_beside_it(path: Path):
     assert DEPLOY in path.resolve(strict=True).parents
 
 
+def test_the_chart_installs_the_alerts_and_the_board_as_they_are():
+    """Both have braces of their own, which are not those of Helm."""
+    rendered = {each["kind"]: each for each in render_chart(*EVERYTHING)}
+    monitoring = DEPLOY / "monitoring"
+    rules = yaml.safe_load((monitoring / "prometheus-rules.yaml").read_text("utf-8"))
+    assert rendered["PrometheusRule"]["spec"] == rules
+    board = json.loads((monitoring / "grafana-dashboard.json").read_text("utf-8"))
+    assert json.loads(rendered["ConfigMap"]["data"]["dray.json"]) == board
+
+
 # --- well formed ---
 
 
