@@ -109,7 +109,7 @@ def test_devices_are_those_of_the_newest_generation_and_admin_access_takes_none(
 
 def test_pods_that_are_over_have_nothing() -> None:
     train = {each.name: each for each in seen().nodes[0].pods}
-    assert train["ml/train"].devices == ("gpu-1 (memory 5Gi)", "gpu-0")
+    assert [str(each) for each in train["ml/train"].devices] == ["gpu-1 (memory 5Gi)", "gpu-0"]
     assert (train["ml/over"].word, train["ml/over"].devices) == ("done", ())
 
 
@@ -129,6 +129,7 @@ def test_the_state_of_a_pod() -> None:
         ({}, "Unknown", "lost"),
         ({"unschedulable": True}, "True", "cordoned"),
         ({"unschedulable": True}, "False", "not ready"),
+        ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}, "True", "not ready"),
         ({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]}, "True", "lost"),
         ({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}, "True", "fenced"),
     ],
@@ -156,6 +157,23 @@ def test_the_page_of_a_cluster() -> None:
         "ml/later   waiting   no device",
         "hint: `dray explain pod/later -n ml` shows the whole reason",
     ]
+
+
+def test_wide_names_every_pool_and_device() -> None:
+    lines = list(render_overview(seen(), wide=True))
+    assert lines[:5] == [
+        "NODE      STATE      PODS   DRIVER            POOL     USED    FREE",
+        "node-2    ready      1      gpu.example.com   node-2   gpu-1   gpu-0, gpu-2, gpu-10",
+        "node-3    cordoned   0",
+        "node-10   ready      0",
+        "(any)                       gpu.example.com   fabric           far",
+    ]
+    assert lines[8].endswith("gpu.example.com/node-2/gpu-1 (memory 5Gi), gpu.example.com/node-2/gpu-0")
+
+
+def test_nodes_that_may_not_be_read_have_no_state() -> None:
+    now = build_overview(None, [pod("p", "a", "Running")], [], [pages("one", "x", node="a")])
+    assert [(each.name, each.word) for each in now.nodes] == [("a", "unknown")]
 
 
 def test_what_is_not_ready_has_a_reason() -> None:

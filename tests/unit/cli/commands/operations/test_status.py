@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from dray.api.core import Node
+from dray.api.meta import ObjectMeta
 from dray.cli.commands.operations import status
 from dray.client.errors import ServerUnreachableError
+from dray.cluster.live.snapshot import LiveSnapshot
+from dray.simulation.bundle import Bundle
 from tests.unit.cli.conftest import Typed
 
 KUBECONFIG = """
@@ -22,7 +25,7 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
 users: [{name: u, user: {token: t}}]
 """
-NOTHING = SimpleNamespace(nodes=(), pods=(), claims=(), slices=())
+NOTHING = LiveSnapshot(Bundle())
 
 
 @pytest.fixture
@@ -36,13 +39,13 @@ def answers(monkeypatch: pytest.MonkeyPatch, *given: Any) -> None:
     """What a server answers, one after the other."""
     left = iter(given)
 
-    async def bundle_of(_client: object) -> Any:
+    async def read(_client: object, _namespaces: object) -> Any:
         answer = next(left)
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    monkeypatch.setattr("dray.cluster.live.snapshot.read_bundle", bundle_of)
+    monkeypatch.setattr("dray.cluster.live.snapshot.read_snapshot", read)
     monkeypatch.setattr(status, "_PAUSE_SECONDS", 0.0)
 
 
@@ -69,12 +72,7 @@ def test_machines_get_all_of_it(
 def test_who_watches_sees_how_it_goes_on_when_the_server_is_back(
     typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = SimpleNamespace(
-        metadata=SimpleNamespace(name="back"),
-        spec=SimpleNamespace(taints=(), unschedulable=False),
-        status=SimpleNamespace(conditions=()),
-    )
-    later = SimpleNamespace(nodes=(node,), pods=(), claims=(), slices=())
+    later = LiveSnapshot(Bundle(nodes=(Node(metadata=ObjectMeta(name="back")),)))
     away = ServerUnreachableError("connection refused", sent=False)
     answers(monkeypatch, NOTHING, away, away, NOTHING, later, KeyboardInterrupt())
     said = typed("status", "--kubeconfig", kubeconfig, "--watch")
