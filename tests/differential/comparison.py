@@ -76,6 +76,10 @@ def _is_exact_amount(scenario: Scenario, difference: FieldDifference) -> bool:
     return difference.parent == "consumedCapacity"
 
 
+def _is_timestamp(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.name == "allocationTimestamp" and MISSING in (difference.left, difference.right)
+
+
 def _is_admin_field(scenario: Scenario, difference: FieldDifference) -> bool:
     return difference.parent == "fields" and all(
         str(side).endswith("adminAccess") for side in (difference.left, difference.right)
@@ -102,8 +106,8 @@ RULES = (
     Rule("tie", "kube-scheduler chooses at random among nodes that are equally good", _is_tie),
     Rule(
         "finalizer",
-        "dray's server sets the finalizer of a claim when it is created (decision 0016), Kubernetes when it "
-        "is allocated",
+        "dray's controller keeps the finalizer of a claim from its creation to its deletion (decision 0016), "
+        "that of Kubernetes while it is allocated",
         _is_finalizer,
     ),
     Rule(
@@ -121,6 +125,12 @@ RULES = (
         "exact-amounts",
         "amounts are exact; Kubernetes computes with whole numbers unless DRAFractionalCapacityRange is on",
         _is_exact_amount,
+    ),
+    Rule(
+        "timestamp",
+        "dray always sets `allocationTimestamp`; kube-scheduler only with DRADeviceBindingConditions, which "
+        "is off before 1.36",
+        _is_timestamp,
     ),
     Rule(
         "admin-field",

@@ -10,7 +10,7 @@ from tests.differential.__main__ import main, parse_arguments
 from tests.kubernetes.binaries import require_program
 
 
-@pytest.mark.parametrize("stack", ["dray", "dray-scheduler", "dray-services"])
+@pytest.mark.parametrize("stack", ["dray", "dray-scheduler", "dray-services", "dray-server"])
 def test_life_cycles_of_claims_are_the_same(
     stack: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
