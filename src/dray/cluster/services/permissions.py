@@ -93,8 +93,8 @@ CONTROLLER_PERMISSIONS: Final = ServicePermissions(
 GUARD_PERMISSIONS: Final = ServicePermissions(
     "guard",
     (
-        # A patch of an annotation fences a claim: writes on their way cannot be stored any more. Claims that JSON
-        # cannot carry unchanged are updated.
+        # A patch of an annotation fences a claim: writes on their way cannot be stored any more. Claims that
+        # JSON cannot carry unchanged are updated.
         f"{_READ_VERBS},patch,update: resourceclaims.resource.k8s.io",
         f"{_READ_VERBS}: resourceslices.resource.k8s.io",
         # Pods of claims that were deleted by force.
