@@ -11,6 +11,7 @@ from dray.client.connect import connect
 from dray.driver import Pool, device
 from dray.driver.publishing.publisher import Publisher, PublisherOptions
 from tests.contract.documents import device_class, pod, template
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.kubernetes.binaries import require_program
 from tests.kubernetes.control_plane import ApiServerOptions, ControlPlane
@@ -26,6 +27,10 @@ async def publish_device(kubeconfig: Path) -> None:
         await publisher.publish([Pool("node-a", [device("gpu-0", attributes={"model": "small"})])])
 
 
+def is_bound(kubectl: Kubectl) -> bool:
+    return all(each["spec"].get("nodeName") for each in kubectl.get("pods")["items"])
+
+
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release or "newest")
 def test_a_pod_gets_a_published_device_and_gives_it_back(release: str | None, tmp_path: Path) -> None:
     require_program("kube-apiserver")
@@ -39,7 +44,7 @@ def test_a_pod_gets_a_published_device_and_gives_it_back(release: str | None, tm
             asking = pod(name, claim_name="g")
             asking["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "gpu"}]
             kubectl("create", "-f", "-", given=asking)
-            until(lambda: bool(kubectl.get("pod", name)["spec"].get("nodeName")), scheduler.read_log_end)
+            until(lambda: is_bound(kubectl), scheduler.read_log_end)
             (claim,) = kubectl.get("resourceclaims")["items"]
             (result,) = claim["status"]["allocation"]["devices"]["results"]
             assert (result["pool"], result["device"]) == ("node-a", "gpu-0")
