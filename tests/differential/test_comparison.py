@@ -37,8 +37,8 @@ def test_a_step_that_only_one_cluster_reached_is_wrong() -> None:
 
 
 def test_a_field_without_content_may_be_left_out() -> None:
-    left = [{"spec": {"devices": {"requests": None}}}]
-    right: list[dict[str, object]] = [{}]
+    left: list[Document] = [{"spec": {"devices": {"requests": None}}}]
+    right: list[Document] = [{}]
     assert [name for name, _ in compare(EMPTY, left, right).decided] == ["empty"]
     assert compare(EMPTY, [{"spec": {"devices": {"requests": ["x"]}}}], right).wrong
 

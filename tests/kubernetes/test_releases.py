@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,8 +27,8 @@ async def publish_device(kubeconfig: Path) -> None:
         await publisher.publish([Pool("node-a", [device("gpu-0", attributes={"model": "small"})])])
 
 
-def is_bound(kubectl: Kubectl, name: str) -> bool:
-    return bool(kubectl.get("pod", name)["spec"].get("nodeName"))
+def is_bound(kubectl: Kubectl) -> bool:
+    return all(each["spec"].get("nodeName") for each in kubectl.get("pods")["items"])
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release or "newest")
@@ -45,7 +44,7 @@ def test_a_pod_gets_a_published_device_and_gives_it_back(release: str | None, tm
             asking = pod(name, claim_name="g")
             asking["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "gpu"}]
             kubectl("create", "-f", "-", given=asking)
-            until(partial(is_bound, kubectl, name), scheduler.read_log_end)
+            until(lambda: is_bound(kubectl), scheduler.read_log_end)
             (claim,) = kubectl.get("resourceclaims")["items"]
             (result,) = claim["status"]["allocation"]["devices"]["results"]
             assert (result["pool"], result["device"]) == ("node-a", "gpu-0")
