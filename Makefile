@@ -26,6 +26,7 @@ UV ?= uv
 CORPUS ?=
 PYTEST_ARGS ?=
 RELEASE_ARGS ?=
+PYTHONS ?=
 JOBS ?= auto
 FUZZ_INPUTS ?= 200000
 FAULTS ?= *
@@ -139,6 +140,7 @@ bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench.server
 	@$(PY) -m bench.scheduler
 	@$(PY) -m bench.node
+	@$(PY) -m bench.guard
 
 .PHONY: protos
 protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors beside them
@@ -159,6 +161,10 @@ docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broke
 .PHONY: image.replay
 image.replay: $(READY) ## Carry out the steps of deploy/Containerfile without a builder, and start `dray up` in the result
 	@$(PY) -m tests.deploy.replay
+
+.PHONY: wheel.smoke
+wheel.smoke: $(READY) ## Install the wheel into an empty environment of each Python that is found, and try its commands
+	@$(PY) -m tools.wheel_smoke $(PYTHONS)
 
 .PHONY: release
 release: $(READY) ## Check and build a release into dist/: wheel, sdist, bill of materials, licences

@@ -209,6 +209,6 @@ def devices_in(claim: ResourceClaim) -> list[str]:
 
 
 @asynccontextmanager
-async def place(way: str, directory: Path) -> AsyncIterator[Place]:
-    async with reaching(way, directory) as reach:
+async def place(way: str, directory: Path, *, ledger: bool = True) -> AsyncIterator[Place]:
+    async with reaching(way, directory, ledger=ledger) as reach:
         yield Place(reach)

@@ -50,9 +50,12 @@ class Reach:
 
 
 @asynccontextmanager
-async def reaching(way: str, directory: Path, port: int = 0, store: str = "memory:") -> AsyncIterator[Reach]:
+async def reaching(
+    way: str, directory: Path, port: int = 0, store: str = "memory:", *, ledger: bool = True
+) -> AsyncIterator[Reach]:
     """A server while the block lasts."""
-    async with open_server(ServerProcessOptions(directory / "server", store, port=port)) as server:
+    options = ServerProcessOptions(directory / "server", store, port=port, ledger=ledger)
+    async with open_server(options) as server:
         reach = Reach(way, server)
         try:
             yield reach

@@ -75,6 +75,17 @@ async def test_each_share_of_a_device_has_its_own_status() -> None:
         assert refused.document["details"]["causes"][0]["reason"] == "FieldValueDuplicate"
 
 
+async def test_a_device_that_is_released_loses_its_status() -> None:
+    async with serving() as api:
+        await _shared(api)
+        await api.patch(STATUS, {"status": {"devices": [_device(share) for share in SHARES]}}, MERGE)
+        results = (await api.get(path("resourceclaims", "c")))["status"]["allocation"]["devices"]["results"]
+        assert len(results) == len(SHARES)
+        # As kube-controller-manager does it: it knows nothing of what drivers report.
+        released = await api.patch(STATUS, {"status": {"allocation": None}}, MERGE)
+        assert "devices" not in released.get("status", {})
+
+
 @pytest.mark.req("K5075-117")
 async def test_only_devices_that_are_allocated_have_a_status() -> None:
     async with serving() as api:

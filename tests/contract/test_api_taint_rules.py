@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dray.cluster.live.snapshot import read_bundle
+from dray.cluster.live.snapshot import read_snapshot
 from dray.gates import GateSet
 from dray.server.background.bootstrap import AUTO_UPDATE_ANNOTATION
 from dray.store.memory import MemoryStore
@@ -147,7 +147,10 @@ async def test_a_scheduler_without_access_to_taint_rules_warns_about_tainted_dev
         admin = reach.client()
         for document in (reader, binding, rule()):
             await admin.create(document)
-        assert [each.metadata.name for each in (await read_bundle(admin)).rules] == ["r"]
-        seen = await read_bundle(reach.client(user="somebody"))
+        assert [each.metadata.name for each in (await read_snapshot(admin)).bundle.rules] == ["r"]
+        seen = (await read_snapshot(reach.client(user="somebody"))).bundle
         assert seen.rules == ()
-        assert seen.remarks == ("taint rules may not be read: devices look as if no rule tainted them",)
+        assert seen.remarks[0] == (
+            "not allowed to read devicetaintrules.resource.k8s.io: the answer comes from the rest "
+            "(devices look as if no rule tainted them)"
+        )

@@ -10,13 +10,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
+from dray.cli.app import dray as root_command
 from tests.outside import ROOT
 
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart" / "dray"
+NODE_TOOLS = "components/node-tools/node-tools.yaml"
 Manifest = dict[str, Any]
 HELM_LABELS = (
     "app.kubernetes.io/instance",
@@ -69,6 +72,12 @@ def read_base() -> list[Manifest]:
     return [each for name in base["resources"] for each in read_manifests(name)]
 
 
+def list_manifest_names() -> list[str]:
+    """The plain manifests, those of components too."""
+    found = [*DEPLOY.glob("*.yaml"), *DEPLOY.glob("components/*/*.yaml")]
+    return sorted(str(path.relative_to(DEPLOY)) for path in found if path.name != "kustomization.yaml")
+
+
 def read_manifests(name: str) -> list[Manifest]:
     return parse_manifests((DEPLOY / name).read_text("utf-8"))
 
@@ -92,3 +101,14 @@ def normalise(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], Manif
 def list_pod_specs(manifests: Iterable[Manifest]) -> list[Manifest]:
     workloads = ("Deployment", "DaemonSet", "Job")
     return [each["spec"]["template"]["spec"] for each in manifests if each["kind"] in workloads]
+
+
+def parse_arguments(arguments: list[str]) -> None:
+    """Parse as the command line does, without running; raises `click.UsageError`."""
+    command: click.Command = root_command
+    context, rest = click.Context(command), list(arguments)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    command.parse_args(context, rest)

@@ -56,7 +56,7 @@ def test_the_image_runs_as_the_user_of_the_manifests():
     (user,) = IMAGE.find("USER")
     number = int(user.text.split(":")[0])
     assert number > 0
-    for service in ("scheduler", "controller"):
+    for service in ("scheduler", "controller", "guard"):
         documents = yaml.safe_load_all((ROOT / "deploy" / f"{service}.yaml").read_text("utf-8"))
         (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]

@@ -6,18 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 
 import dray
-from dray.cli.app import dray as root_command
 from dray.cli.app import run
 from tests.deploy.rendering import (
     CHART,
     DEPLOY,
+    NODE_TOOLS,
+    list_manifest_names,
     list_pod_specs,
     normalise,
+    parse_arguments,
     read_base,
     read_manifests,
     render_chart,
@@ -29,11 +30,11 @@ from tools.chart_values import iter_values, render_readme
 
 EVERYTHING = (
     "--set=controller.enabled=true",
+    "--set=nodeTools.enabled=true",
     "--set=monitoring.podMonitor.enabled=true",
     "--set=monitoring.rules.enabled=true",
     "--set=monitoring.dashboard.enabled=true",
 )
-PLAIN = sorted(path.name for path in DEPLOY.glob("*.yaml") if path.name != "kustomization.yaml")
 
 
 # --- the same objects ---
@@ -43,18 +44,26 @@ def test_the_chart_renders_the_objects_of_the_base():
     assert normalise(render_chart()) == normalise(read_base())
 
 
-def test_the_chart_with_the_controller_renders_its_manifest_too():
-    rendered = normalise(render_chart("--set=controller.enabled=true"))
-    assert rendered == normalise([*read_base(), *read_manifests("controller.yaml")])
+@pytest.mark.parametrize(
+    ("value", "name"), [("controller", "controller.yaml"), ("nodeTools", NODE_TOOLS)], ids=str
+)
+def test_the_chart_with_more_renders_that_manifest_too(value: str, name: str):
+    rendered = normalise(render_chart(f"--set={value}.enabled=true"))
+    assert rendered == normalise([*read_base(), *read_manifests(name)])
+
+
+def test_the_chart_without_the_guard_has_nothing_of_it():
+    rendered = normalise(render_chart("--set=guard.enabled=false"))
+    assert rendered == normalise(read_manifests("scheduler.yaml"))
 
 
 def test_kubectl_renders_the_base_as_it_is_written():
     assert normalise(render_kustomization(DEPLOY)) == normalise(read_base())
 
 
-def test_the_example_overlay_changes_image_and_memory():
+def test_the_example_overlay_changes_image_and_memory_and_adds_the_node_tools():
     changed = normalise(render_kustomization(ROOT / "examples" / "overlay"))
-    assert changed.keys() == normalise(read_base()).keys()
+    assert changed.keys() == normalise([*read_base(), *read_manifests(NODE_TOOLS)]).keys()
     for spec in list_pod_specs(changed.values()):
         (container,) = spec["containers"]
         assert container["image"] == "registry.example.com/platform/dray:0.1.0"
@@ -80,6 +89,8 @@ def test_helm_lint_finds_nothing(options: tuple[str, ...]):
         ("--set=shceduler.enabled=true", "shceduler"),
         ("--set=image.tag=", "image.tag"),
         ("--set=scheduler.extraArgs={qps}", "scheduler.extraArgs"),
+        ("--set=guard.replicas=0", "guard.replicas"),
+        ("--set=nodeTools.kubeletDir=kubelet", "nodeTools.kubeletDir"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(option: str, named: str):
@@ -98,6 +109,13 @@ def test_a_release_in_another_namespace_keeps_its_leases_in_kube_system():
     assert {subject["namespace"] for subject in subjects if subject["kind"] == "ServiceAccount"} == {
         "devices"
     }
+    (service,) = [each for each in objects if each["kind"] == "Service"]
+    (hook,) = [each for each in objects if each["kind"] == "ValidatingWebhookConfiguration"]
+    assert hook["webhooks"][0]["clientConfig"]["service"]["namespace"] == service["metadata"]["namespace"]
+    (guard,) = [
+        each for each in objects if each["kind"] == "Deployment" and "guard" in each["metadata"]["name"]
+    ]
+    assert "--name=dray-guard.devices.svc" in guard["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_values_reach_the_pods():
@@ -158,16 +176,30 @@ def test_files_of_the_chart_are_those_beside_it(path: Path):
     assert DEPLOY in path.resolve(strict=True).parents
 
 
+def test_the_chart_installs_the_alerts_and_the_board_as_they_are():
+    """Both have braces of their own, which are not those of Helm."""
+    rendered = {each["kind"]: each for each in render_chart(*EVERYTHING)}
+    monitoring = DEPLOY / "monitoring"
+    rules = yaml.safe_load((monitoring / "prometheus-rules.yaml").read_text("utf-8"))
+    assert rendered["PrometheusRule"]["spec"] == rules
+    board = json.loads((monitoring / "grafana-dashboard.json").read_text("utf-8"))
+    assert json.loads(rendered["ConfigMap"]["data"]["dray.json"]) == board
+
+
 # --- well formed ---
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", list_manifest_names())
 def test_dray_lint_finds_nothing(name: str, capsys: pytest.CaptureFixture[str]):
     assert run(["lint", "--strict", str(DEPLOY / name)]) == 0, capsys.readouterr().out
 
 
+def read_all() -> list[dict[str, Any]]:
+    return [each for name in list_manifest_names() for each in read_manifests(name)]
+
+
 def test_pods_have_no_rights_on_their_node():
-    for spec in list_pod_specs([*read_base(), *read_manifests("controller.yaml")]):
+    for spec in list_pod_specs(read_all()):
         for container in spec["containers"]:
             context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False
@@ -177,18 +209,70 @@ def test_pods_have_no_rights_on_their_node():
             assert "limits" not in container["resources"] or "cpu" not in container["resources"]["limits"]
 
 
+def test_only_the_node_tools_are_root_and_they_only_read():
+    """Sockets of a kubelet belong to root; secrets of pods are below its directory."""
+    (tools,) = [
+        spec
+        for spec in list_pod_specs(read_all())
+        if spec["containers"][0]["securityContext"]["runAsUser"] == 0
+    ]
+    assert tools["automountServiceAccountToken"] is False
+    (container,) = tools["containers"]
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in tools["volumes"]}
+    for path, mount in mounts.items():
+        on_host = "hostPath" in volumes[mount["name"]]
+        assert not on_host or mount["readOnly"] is True
+        assert not on_host or volumes[mount["name"]]["hostPath"]["path"] == path, (
+            "drivers name paths of the host"
+        )
+    assert "emptyDir" in volumes[mounts["/var/lib/kubelet/pods"]["name"]]
+
+
+def test_the_guard_cannot_lock_itself_out():
+    """What it needs to start and to write does not pass through its own webhook."""
+    objects = read_manifests("guard.yaml")
+    (hook,) = [each for each in objects if each["kind"] == "ValidatingWebhookConfiguration"]
+    (webhook,) = hook["webhooks"]
+    assert webhook["failurePolicy"] == "Fail"
+    assert [(rule["resources"], rule["operations"]) for rule in webhook["rules"]] == [
+        (["resourceclaims/status"], ["UPDATE"])
+    ]
+    assert "namespaceSelector" not in webhook, "a hole through which devices are allocated twice"
+    for spec in list_pod_specs(objects):
+        assert "resourceClaims" not in spec
+    rules = [rule for each in objects if each["kind"].endswith("Role") for rule in each["rules"]]
+    assert all("resourceclaims/status" not in rule["resources"] for rule in rules)
+
+
+def test_the_guard_survives_the_loss_of_a_node():
+    objects = normalise(read_manifests("guard.yaml"))
+    deployment = objects["Deployment", "kube-system", "dray-guard"]["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["replicas"] == 2
+    (term,) = deployment["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    budget = objects["PodDisruptionBudget", "kube-system", "dray-guard"]["spec"]
+    service = objects["Service", "kube-system", "dray-guard"]["spec"]
+    selectors = [term["podAffinityTerm"]["labelSelector"]["matchLabels"], budget["selector"]["matchLabels"]]
+    assert [*selectors, service["selector"]] == [labels] * 3
+    assert budget["minAvailable"] == 1
+
+
 def test_the_arguments_of_containers_are_arguments_of_dray():
-    for spec in list_pod_specs([*read_base(), *read_manifests("controller.yaml")]):
+    for spec in list_pod_specs(read_all()):
         for container in spec["containers"]:
             parse_arguments(container["args"])
 
 
-def parse_arguments(arguments: list[str]) -> None:
-    """Parse as the command line does, without running; raises `click.UsageError`."""
-    command: click.Command = root_command
-    context, rest = click.Context(command), list(arguments)
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None
-        command, context = found, click.Context(found, info_name=name, parent=context)
-    command.parse_args(context, rest)
+def test_every_pod_with_metrics_is_monitored():
+    (monitor,) = [each for each in render_chart(*EVERYTHING) if each["kind"] == "PodMonitor"]
+    (selected,) = monitor["spec"]["selector"]["matchExpressions"]
+    labels = {
+        each["spec"]["template"]["metadata"]["labels"]["app"]
+        for each in read_all()
+        if each["kind"] in ("Deployment", "DaemonSet")
+    }
+    assert set(selected["values"]) == labels

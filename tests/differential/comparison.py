@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from tests.differential.scenario import Scenario
@@ -18,6 +19,15 @@ class FieldDifference:
     path: tuple[str, ...]
     left: Any
     right: Any
+
+    @property
+    def name(self) -> str:
+        return self.path[-1]
+
+    @property
+    def parent(self) -> str:
+        """The field that has this one; none for a step as a whole."""
+        return self.path[-2] if len(self.path) > 1 else ""
 
     def __str__(self) -> str:
         return f"{'.'.join(self.path)}: {self.left!r} · {self.right!r}"
@@ -48,30 +58,56 @@ def _is_tie(scenario: Scenario, difference: FieldDifference) -> bool:
 
 
 def _is_finalizer(scenario: Scenario, difference: FieldDifference) -> bool:
-    return difference.path[-1] == "finalizers" and MISSING in (difference.left, difference.right)
+    return difference.name == "finalizers" and MISSING in (difference.left, difference.right)
 
 
 def _is_untried(scenario: Scenario, difference: FieldDifference) -> bool:
-    return difference.path[-1] == "scheduled" and [] in (difference.left, difference.right)
+    return difference.name == "scheduled" and [] in (difference.left, difference.right)
 
 
 def _is_fault(scenario: Scenario, difference: FieldDifference) -> bool:
-    return difference.path[-2] == "scheduled" and {difference.left, difference.right} == {
-        ("False", "SchedulerError"),
-        ("False", "Unschedulable"),
+    return difference.parent == "scheduled" and {difference.left, difference.right} == {
+        "False SchedulerError",
+        "False Unschedulable",
     }
 
 
 def _is_exact_amount(scenario: Scenario, difference: FieldDifference) -> bool:
-    return difference.path[-2] == "consumedCapacity"
+    return difference.parent == "consumedCapacity"
+
+
+def _is_timestamp(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.name == "allocationTimestamp" and MISSING in (difference.left, difference.right)
+
+
+def _is_admin_field(scenario: Scenario, difference: FieldDifference) -> bool:
+    return difference.parent == "fields" and all(
+        str(side).endswith("adminAccess") for side in (difference.left, difference.right)
+    )
+
+
+def _is_empty(scenario: Scenario, difference: FieldDifference) -> bool:
+    sides = [difference.left, difference.right]
+    return MISSING in sides and not all(map(_has_content, sides))
+
+
+def _has_content(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_content, value.values()))
+    return any(map(_has_content, value)) if isinstance(value, list) else value is not None
+
+
+def _build_rule(name: str, reason: str) -> Rule:
+    """Build a rule for the scenarios that name it: those that show just this difference."""
+    return Rule(name, reason, lambda scenario, _: scenario.decided == name)
 
 
 RULES = (
     Rule("tie", "kube-scheduler chooses at random among nodes that are equally good", _is_tie),
     Rule(
         "finalizer",
-        "dray's server sets the finalizer of a claim when it is created (decision 0016), Kubernetes when it "
-        "is allocated",
+        "dray's controller keeps the finalizer of a claim from its creation to its deletion (decision 0016), "
+        "that of Kubernetes while it is allocated",
         _is_finalizer,
     ),
     Rule(
@@ -90,13 +126,48 @@ RULES = (
         "amounts are exact; Kubernetes computes with whole numbers unless DRAFractionalCapacityRange is on",
         _is_exact_amount,
     ),
+    Rule(
+        "timestamp",
+        "dray always sets `allocationTimestamp`; kube-scheduler only with DRADeviceBindingConditions, which "
+        "is off before 1.36",
+        _is_timestamp,
+    ),
+    Rule(
+        "admin-field",
+        "the field that asks for admin access is named by its full path; Kubernetes leaves parts of it out",
+        _is_admin_field,
+    ),
+    _build_rule(
+        "extended-resource",
+        "dray has no extended resources that are devices (`extendedResourceName` of a class)",
+    ),
+    _build_rule("stricter", "objects that can only be mistakes are refused (decision 0006)"),
+    _build_rule(
+        "any-effect",
+        "a toleration without effect tolerates `NoExecute`, as the API says; Kubernetes evicts the pod",
+    ),
+    _build_rule(
+        "claim-twice",
+        "a pod that names one claim twice runs; kube-scheduler allocates it and fails to reserve it twice",
+    ),
+    _build_rule(
+        "undecodable",
+        "a value of a wrong type is refused with its field (422); Kubernetes cannot decode it (400)",
+    ),
+    Rule("empty", "dray leaves out a field that has no content", _is_empty),
 )
 
 
 def compare(scenario: Scenario, left: list[Any], right: list[Any]) -> Comparison:
     """Compare what both clusters made of a scenario."""
     decided, wrong = [], []
-    for difference in find_differences((), left, right):
+    steps = zip_longest(left, right, fillvalue=MISSING)
+    differences = (
+        each
+        for number, (one, other) in enumerate(steps)
+        for each in find_differences((str(number),), one, other)
+    )
+    for difference in differences:
         rule = next((rule for rule in RULES if rule.applies(scenario, difference)), None)
         if rule is None:
             wrong.append(difference)

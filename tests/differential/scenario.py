@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cases import allocator_notation as notation
 from tests.cases.allocator_runner import CLUSTER, Case, cases
+from tests.tables import tables
 
 Document = dict[str, Any]
 
@@ -20,15 +20,34 @@ ROOT = Path(__file__).resolve().parent
 OWN = ROOT / "scenarios"
 CASES = ROOT.parent / "cases" / "allocator"
 NAMESPACE = notation.NAMESPACE
+ADMIN_NAMESPACE = "admin"
+"""A namespace whose claims may have admin access."""
+KEYS = (
+    *CLUSTER,
+    "name",
+    "rows",
+    "namespace",
+    "claims",
+    "templates",
+    "objects",
+    "pod",
+    "steps",
+    "ties",
+    "decided",
+)
+LISTS = frozenset({"list", "ints", "bools", "strings", "versions"})
+"""Values of attributes that are lists (KEP-5491, and `DRAListTypeAttributes` of Kubernetes)."""
 PROPOSED = ("priority", "pool_priority")
 """Fields of proposals that no release of Kubernetes has (KEP-5773)."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Objects that are created, then objects that are deleted, as `kind/name`."""
+    """Objects that are created, changed and deleted, in this order; `kind/name` names one."""
 
     create: tuple[Document, ...] = ()
+    patch: tuple[tuple[str, Document], ...] = ()
+    """Merge patches; `kind/name/status` is a subresource."""
     delete: tuple[str, ...] = ()
 
 
@@ -41,21 +60,36 @@ class Scenario:
     steps: tuple[Step, ...]
     has_ties: bool = False
     """Whether several nodes are equally good, so that each scheduler may choose another."""
+    namespace: str = NAMESPACE
+    decided: str = ""
+    """The rule that explains every difference of this scenario, if it shows one on purpose."""
+
+    @property
+    def digest(self) -> str:
+        """A short digest of all that the scenario says: a recording is valid for exactly that."""
+        said = json.dumps([self.objects, [vars(step) for step in self.steps], self.namespace])
+        return hashlib.sha256(said.encode()).hexdigest()[:12]
 
 
 def load_own_scenarios() -> Iterator[Scenario]:
-    """Scenarios written for this suite: one YAML document each, in the notation of the allocator cases."""
+    """Scenarios written for this suite: one YAML document each, in the notation of the allocator cases.
+
+    `rows` are scenarios that differ from their parent in some keys.
+    """
     for file in sorted(OWN.glob("*.yaml")):
-        for said in yaml.safe_load_all(file.read_text()):
-            if said:
-                yield _read_scenario(file.stem, said)
+        for said in filter(None, tables(file)):
+            notation.only(said, KEYS, f"{file.name}: {said['name']}")
+            for row in said.pop("rows", [{}]):
+                notation.only(row, KEYS, f"{file.name}: {said['name']}: row")
+                name = ": ".join(filter(None, (said["name"], row.get("name"))))
+                yield _read_scenario(file.stem, {**said, **row, "name": name})
 
 
 def load_case_scenarios() -> Iterator[Scenario]:
     """The allocator cases, as far as a cluster with the defaults of Kubernetes knows what they use."""
     for file in sorted(CASES.glob("*.yaml")):
         for case in cases(file):
-            if _can_run(case) and not _uses_proposed_lists((read := _read_case(case)).objects):
+            if _can_run(case) and not _uses_lists((read := _read_case(case)).objects):
                 yield read
 
 
@@ -93,19 +127,39 @@ def build_pod(name: str, claims: list[str], namespace: str = NAMESPACE, **spec: 
 
 def _read_scenario(file: str, said: Document) -> Scenario:
     cluster = {key: said[key] for key in CLUSTER if key in said}
+    namespace = said.get("namespace", NAMESPACE)
     objects = list(_build_cluster(cluster))
     objects += [notation.claim(name, each) for name, each in said.get("claims", {}).items()]
     objects += [_build_template(name, each) for name, each in said.get("templates", {}).items()]
     objects += said.get("objects", [])
-    steps = tuple(_read_step(step) for step in said["steps"])
-    return Scenario(f"{file}: {said['name']}", tuple(objects), steps, said.get("ties", False))
+    one = {"pods": {"pod": {"claims": list(said.get("claims", {})), **said.get("pod", {})}}}
+    steps = tuple(_read_step(step, namespace) for step in said.get("steps", [one]))
+    moved = tuple(_move(each, namespace) for each in objects)
+    return Scenario(
+        f"{file}: {said['name']}",
+        moved,
+        steps,
+        said.get("ties", False),
+        namespace,
+        said.get("decided", ""),
+    )
 
 
-def _read_step(said: Document) -> Step:
+def _read_step(said: Document, namespace: str) -> Step:
+    notation.only(said, ("pods", "claims", "objects", "patch", "delete"), "step")
     pods = said.get("pods", {})
     made = [build_pod(name, each.pop("claims", []), **each) for name, each in copy.deepcopy(pods).items()]
     made += [notation.claim(name, each) for name, each in said.get("claims", {}).items()]
-    return Step((*made, *said.get("objects", [])), tuple(said.get("delete", ())))
+    created = tuple(_move(each, namespace) for each in (*made, *said.get("objects", [])))
+    return Step(created, tuple(said.get("patch", {}).items()), tuple(said.get("delete", ())))
+
+
+def _move(document: Document, namespace: str) -> Document:
+    """Move an object of the default namespace to the one of the scenario."""
+    metadata = document["metadata"]
+    if "namespace" not in metadata:
+        return document
+    return {**document, "metadata": {**metadata, "namespace": namespace}}
 
 
 def _build_template(name: str, said: Any) -> Document:
@@ -121,11 +175,12 @@ def _can_run(case: Case) -> bool:
     return not any(f'"{field}"' in text for field in PROPOSED)
 
 
-def _uses_proposed_lists(objects: tuple[Document, ...]) -> bool:
-    """Whether an attribute is a list as KEP-5491 writes it, which is another field in Kubernetes."""
+def _uses_lists(objects: tuple[Document, ...]) -> bool:
+    """Whether an attribute is a list: as KEP-5491 writes it, or behind a gate that is off in Kubernetes."""
     slices = [each for each in objects if each["kind"] == "ResourceSlice"]
     devices = [device for each in slices for device in each["spec"].get("devices", ())]
-    return any("list" in value for device in devices for value in device.get("attributes", {}).values())
+    values = [value for device in devices for value in device.get("attributes", {}).values()]
+    return any(not LISTS.isdisjoint(value) for value in values)
 
 
 def _read_case(case: Case) -> Scenario:

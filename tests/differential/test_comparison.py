@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.documents import Document, allocation, claim, pod
 from tests.differential.cluster_side import build_picture
-from tests.differential.comparison import MISSING, compare, find_differences
+from tests.differential.comparison import MISSING, RULES, compare, find_differences
 from tests.differential.scenario import Scenario, Step, load_case_scenarios, load_own_scenarios
 
 EMPTY = Scenario("empty", (), (Step(),))
@@ -29,6 +29,26 @@ def test_a_finalizer_is_decided_and_a_device_is_wrong() -> None:
     result = compare(EMPTY, left, right)
     assert [name for name, _ in result.decided] == ["finalizer"]
     assert [each.path[-1] for each in result.wrong] == ["device"]
+
+
+def test_a_step_that_only_one_cluster_reached_is_wrong() -> None:
+    (difference,) = compare(EMPTY, [{"pods": {}}], [{"pods": {}}, {"stuck": ["Pod a"]}]).wrong
+    assert (difference.path, difference.left) == (("1",), MISSING)
+
+
+def test_a_field_without_content_may_be_left_out() -> None:
+    left = [{"spec": {"devices": {"requests": None}}}]
+    right: list[dict[str, object]] = [{}]
+    assert [name for name, _ in compare(EMPTY, left, right).decided] == ["empty"]
+    assert compare(EMPTY, [{"spec": {"devices": {"requests": ["x"]}}}], right).wrong
+
+
+def test_a_scenario_names_the_rule_of_the_difference_that_it_shows() -> None:
+    shown = Scenario("shown", (), (Step(),), decided="stricter")
+    (decided,) = compare(shown, [{"refused": 422}], [{"pods": {}}]).decided[:1]
+    assert decided[0] == "stricter"
+    names = {rule.name for rule in RULES}
+    assert {each.decided for each in load_own_scenarios()} - {""} <= names
 
 
 def test_another_node_is_decided_only_for_ties() -> None:

@@ -73,6 +73,7 @@ def test_a_new_driver_is_good_as_it_comes(server: Running, kubectl: Kubectl):
                 "lamp_driver.py",
                 "test_lamp_driver.py",
                 "example.yaml",
+                "Containerfile",
             )
         ]
         tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]

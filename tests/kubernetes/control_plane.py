@@ -59,6 +59,11 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -127,6 +132,11 @@ class ControlPlane:
         self._etcd = self._start_etcd()
         self.api_server = self.add("kube-apiserver", *self._build_api_server_flags())
 
+    @property
+    def etcd_endpoint(self) -> str:
+        """Where its etcd is, with everything that was ever stored."""
+        return self._etcd.endpoints[0]
+
     @classmethod
     @contextmanager
     def open(cls, folder: Path, options: ApiServerOptions | None = None) -> Iterator[Self]:
@@ -149,10 +159,10 @@ class ControlPlane:
         except OSError:
             return False
 
-    def write_kubeconfig(self, user: str, *groups: str) -> Path:
+    def write_kubeconfig(self, user: str, *groups: str, days: int = 2) -> Path:
         """A kubeconfig with a client certificate for the user; the same file for the same user."""
         file = self.folder / f"{user.replace(':', '-')}.kubeconfig"
-        made = self._certificates.issue_client_certificate(user, groups, days=2)
+        made = self._certificates.issue_client_certificate(user, groups, days=days)
         document = build_kubeconfig(self.url, self._certificates.ca_pem, made, user=user)
         file.write_text(json.dumps(document))
         return file

@@ -40,10 +40,13 @@ fi
 class KubeletNode:
     """One node; `kubelet` and `containerd` can be killed and started again."""
 
-    def __init__(self, plane: ControlPlane, name: str, root: Path, gates: Mapping[str, bool]) -> None:
+    def __init__(
+        self, plane: ControlPlane, name: str, root: Path, gates: Mapping[str, bool], config: Mapping[str, Any]
+    ) -> None:
         self.plane = plane
         self.name = name
         self.root = root
+        self._config = config
         self.kubelet_dir = root / "kubelet"
         self.cdi_dir = root / "cdi"
         self.socket = root / "containerd.sock"
@@ -116,7 +119,7 @@ class KubeletNode:
 
     def _start_kubelet(self, gates: Mapping[str, bool]) -> Program:
         config = self.root / "kubelet.json"
-        config.write_text(json.dumps(self._build_kubelet_config()))
+        config.write_text(json.dumps({**self._build_kubelet_config(), **self._config}))
         kubeconfig = self.plane.write_kubeconfig(f"system:node:{self.name}", "system:nodes")
         flags = [
             f"--config={config}",
@@ -157,9 +160,15 @@ class KubeletNode:
 
 @contextmanager
 def open_kubelet_node(
-    plane: ControlPlane, name: str = "node-a", gates: Mapping[str, bool] | None = None
+    plane: ControlPlane,
+    name: str = "node-a",
+    gates: Mapping[str, bool] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Iterator[KubeletNode]:
-    """Start a node and wait until it is ready; skip the test when this machine cannot run containers."""
+    """Start a node and wait until it is ready; skip the test when this machine cannot run containers.
+
+    `config` replaces fields of the kubelet's configuration.
+    """
     if os.geteuid() != 0:
         pytest.skip("NO ROOT: a kubelet with containers needs it")
     for program in ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet"):
@@ -168,7 +177,7 @@ def open_kubelet_node(
         pytest.skip("NO RUNC: put `runc` on PATH")
     require_busybox()
     root = Path(tempfile.mkdtemp(prefix="kn-"))
-    node = KubeletNode(plane, name, root, gates or {})
+    node = KubeletNode(plane, name, root, gates or {}, config or {})
     try:
         node.wait_until_ready()
         yield node

@@ -35,7 +35,13 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
     ),
     "one transaction": ("claims/ledger/grants.py:LedgerTransaction",),
     "one document": ("api/json_text.py:_JsonChecker",),
-    "one command": ("cluster/live/fencing.py:NodeFencer", "lint", "manifests", "simulation"),
+    "one command": (
+        "cli/commands/manifests/lint.py:_ManifestTexts",
+        "cluster/live/fencing.py:NodeFencer",
+        "lint",
+        "manifests",
+        "simulation",
+    ),
     "one audit": ("claims/ledger/audit.py:_LedgerAudit", "server/audit/hash_chain.py:ChainVerifier"),
     "one pod": (
         "node/pods/pod_containers.py:PodContainers",

@@ -99,7 +99,8 @@ def test_open_objects_keep_unknown_fields_and_closed_ones_report_them(kind, data
     decoded = codec.decode(write_json({**document, "zzz": [1]}))
     if kind in OPEN:
         assert decoded.document == {**document, "zzz": [1]}
-        assert decoded.unknown_fields == ()
+        # The claims of pods and containers are closed: another way to name a claim must be noticed.
+        assert all("laims[" in field.path for field in decoded.unknown_fields)
     else:
         assert decoded.document is None
         assert [field.path for field in decoded.unknown_fields] == ["zzz"]

@@ -19,7 +19,13 @@ from dray.cli.commands.operations import status
 from dray.cli.output.text import sanitize_line
 from dray.client.client import Client
 from dray.clock import ManualClock
-from dray.cluster.live.overview import ClusterOverview, NodeOverview, PodOverview, PoolOverview
+from dray.cluster.live.overview import (
+    AllocatedDevice,
+    ClusterOverview,
+    NodeOverview,
+    PodOverview,
+    PoolOverview,
+)
 from dray.driver import Driver, Ready, device
 from dray.driver.base import Got
 from dray.driver.preparing.cdi_files import ClaimCdiFiles, sanitize_uid
@@ -197,10 +203,12 @@ def test_s10_a_line_about_a_pod_is_one_line(text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_s10_status_shows_as_many_lines_as_there_are_things(text: str) -> None:
     def shown(what: str) -> list[str]:
-        pod = PodOverview(f"ml/{what}", "running", (what,))
+        device = AllocatedDevice(what, what, what, what, {what: what})
+        pod = PodOverview(f"ml/{what}", "running", (device,))
         node = NodeOverview(what, "ready", (pod,), (PoolOverview(what, what, (what,), (what,)),))
         waiting = PodOverview(f"ml/{what}", "waiting", (), what)
-        return list(status.render_overview(ClusterOverview((node,), (waiting,))))
+        now = ClusterOverview((node,), (waiting,))
+        return [*status.render_overview(now), *status.render_overview(now, wide=True)]
 
     lines = shown(text)
     assert len(lines) == len(shown("plain"))

@@ -34,6 +34,7 @@ class RefusalReason(StrEnum):
     TOO_FEW = "TooFew"
     POOL_INCOMPLETE = "PoolIncomplete"
     POOL_INVALID = "PoolInvalid"
+    POOL_UNKNOWN_FIELDS = "PoolUnknownFields"
     BINDING_CONDITIONS = "BindingConditions"
     COUNTERS_OFF = "CountersOff"
     LEADS_NOWHERE = "LeadsNowhere"
@@ -58,6 +59,7 @@ REASON_TEXTS: dict[RefusalReason, str] = {
     RefusalReason.TOO_FEW: "not enough devices",
     RefusalReason.POOL_INCOMPLETE: "pool is incomplete",
     RefusalReason.POOL_INVALID: "pool is invalid",
+    RefusalReason.POOL_UNKNOWN_FIELDS: "pool has fields that this dray does not understand",
     RefusalReason.BINDING_CONDITIONS: (
         "needs binding conditions, but feature gate DRADeviceBindingConditions is off"
     ),
@@ -67,6 +69,12 @@ REASON_TEXTS: dict[RefusalReason, str] = {
     RefusalReason.LEADS_NOWHERE: "of no use: too little is left for the rest then",
 }
 """What each reason says. What would help is computed and proved: see `explain.remedies`."""
+
+
+POOL_REASONS = frozenset(
+    {RefusalReason.POOL_INCOMPLETE, RefusalReason.POOL_INVALID, RefusalReason.POOL_UNKNOWN_FIELDS}
+)
+"""Why a whole pool offers no devices."""
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):

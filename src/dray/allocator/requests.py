@@ -2,7 +2,7 @@
 
 Theory of operation: an exact request is a choice with one alternative, a `firstAvailable` request a choice
 with several. Nothing behind this module distinguishes the two. A claim that no node could ever satisfy (an
-unknown class, an unknown mode, more devices than a claim may have) raises `UnanswerableClaimError` here.
+unknown class, mode or field, more devices than a claim may have) raises `UnanswerableClaimError` here.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dray.api.resource import (
     ResourceClaim,
 )
 from dray.api.resource.claim import ALL, EXACT_COUNT
+from dray.api.unknown_fields import explain_unknown_fields, list_unknown_fields
 from dray.errors import UnanswerableClaimError
 from dray.values.request_names import RequestName
 
@@ -126,6 +127,7 @@ def normalize_claims(claims: Sequence[ResourceClaim], find_class: ClassLookup) -
     has_admin_access = has_class_config = False
     for index, claim in enumerate(claims):
         reader = _ClaimNormalizer(claim, index, find_class, classes)
+        reader.check_unknown_fields()
         for request in claim.spec.devices.requests:
             choices.append(
                 RequestChoice(len(choices), index, request.name, reader.build_alternatives(request))
@@ -177,6 +179,12 @@ class _ClaimNormalizer:
             return alternatives
         what = "both `exactly` and" if first else "neither `exactly` nor"
         raise self._build_error(f"request `{name}`", f"has {what} `firstAvailable`; expected one of them")
+
+    def check_unknown_fields(self) -> None:
+        """Raise for a claim that asks for something we do not understand."""
+        paths = list_unknown_fields(self._claim)
+        if paths:
+            raise self._build_error("", explain_unknown_fields(paths))
 
     def check_limit(self) -> None:
         """Raise for a claim that asks for more devices than it can have, whichever alternatives are taken."""
@@ -230,6 +238,10 @@ class _ClaimNormalizer:
             why = f"device class `{name}` does not exist"
             if not name:
                 why = "names no device class; this is a kind of request we do not know"
+            raise self._build_error(f"request `{request}`", why)
+        unknown = list_unknown_fields(found)
+        if unknown:
+            why = f"device class `{name}`: {explain_unknown_fields(unknown)}"
             raise self._build_error(f"request `{request}`", why)
         self._classes[name] = found
         if found.spec.config:

@@ -26,6 +26,7 @@ from dray.api.decode_report import UnknownField, check_document, describe_json_t
 from dray.api.fields import FieldError
 from dray.api.json_text import ENCODER, find_non_json_values, is_certainly_json, read_json, write_json
 from dray.api.kinds import KINDS, Kind, get_kind_by_type, parse_document_kind
+from dray.api.unknown_fields import remove_mark
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity, QuantityError
 
@@ -204,14 +205,14 @@ def encode(obj: msgspec.Struct, version: str | None = None) -> bytes:
     """Encode an object of a closed kind as JSON, in the internal version or another one served."""
     kind = get_kind_by_type(type(obj))
     if version is None or version == kind.version:
-        return write_json(obj)
+        return write_json(remove_mark(obj))
     return write_json(to_document(obj, version))
 
 
 def to_document(obj: msgspec.Struct, version: str | None = None) -> dict[str, Any]:
     """Return an object of a closed kind as plain values, in the internal version or another one served."""
     kind = get_kind_by_type(type(obj))
-    document: dict[str, Any] = read_json(write_json(obj))
+    document: dict[str, Any] = read_json(write_json(remove_mark(obj)))
     if version is None or version == kind.version:
         return document
     if version not in kind.versions:

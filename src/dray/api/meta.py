@@ -129,6 +129,11 @@ class ObjectMeta(ApiStruct, frozen=True):
     managed_fields: tuple[dict[str, Any], ...] = ()
 
 
+def always_encode(value: str | int) -> Any:
+    """Return a default that is encoded even when it was not given, as Go does without `omitempty`."""
+    return msgspec.field(default_factory=lambda: value)
+
+
 class Condition(ApiStruct, frozen=True):
     """One observed aspect of an object, in the form all Kubernetes conditions have."""
 
@@ -136,10 +141,5 @@ class Condition(ApiStruct, frozen=True):
     status: str = ""
     observed_generation: Int64 = 0
     last_transition_time: Timestamp | None = None
-    reason: str = ""
-    message: str = ""
-
-
-def always_encode(value: str | int) -> Any:
-    """Return a default that is encoded even when it was not given, as Go does without `omitempty`."""
-    return msgspec.field(default_factory=lambda: value)
+    reason: str = always_encode("")
+    message: str = always_encode("")

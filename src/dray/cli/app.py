@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "dray.cli.commands.explain.command",
             "Explain which devices a pod gets, or why it gets none",
         ),
+        "free": ("dray.cli.commands.simulation.free", "Show the devices that can be had now"),
         "server": ("dray.cli.commands.services.server", "Serve the Kubernetes API for devices"),
         "scheduler": (
             "dray.cli.commands.services.scheduler",
@@ -60,7 +61,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "doctor": (
             "dray.cli.commands.operations.doctor",
-            "Verify the ledger and the audit log, and repair the ledger",
+            "Verify the ledger, the audit log and nodes, and repair the ledger",
         ),
         "fence": (
             "dray.cli.commands.operations.fence",

@@ -52,7 +52,11 @@ ResourceClaim
 ObjectMeta
   5 uid string
   6 resourceVersion string
+  12 annotations []MapEntry
   14 finalizers []string
+MapEntry
+  1 key string
+  2 value string
 ResourceClaimStatus
   2 reservedFor []ConsumerReference
   4 devices []AllocatedDeviceStatus
@@ -118,7 +122,7 @@ def _can_apply(document: Mapping[str, Any]) -> bool:
     metadata, status = document.get("metadata") or {}, document.get("status") or {}
     return (
         document.keys() <= {"apiVersion", "kind", "metadata", "status"}
-        and metadata.keys() <= {"name", "namespace", "uid", "resourceVersion", "finalizers"}
+        and metadata.keys() <= {"name", "namespace", "uid", "resourceVersion", "annotations", "finalizers"}
         and status.keys() <= {"reservedFor", "devices"}
     )
 
@@ -131,6 +135,8 @@ def apply_patch(body: bytes, patch: MergePatch | ApplyPatch) -> bytes:
     for name in ("uid", "resourceVersion"):
         if metadata.get(name, getattr(claim.metadata, name)) != getattr(claim.metadata, name):
             raise ConflictError(409, {"message": "the object has been modified", "reason": "Conflict"})
+    if metadata.get("annotations"):
+        _merge_map(claim.metadata.annotations, metadata["annotations"])
     if "finalizers" in metadata:
         claim.metadata.ClearField("finalizers")
         claim.metadata.finalizers.extend(metadata["finalizers"] or ())
@@ -144,6 +150,15 @@ def apply_patch(body: bytes, patch: MergePatch | ApplyPatch) -> bytes:
             _fill_message(claim.status, {name: entries})
     envelope.raw = claim.SerializeToString()
     return MAGIC + bytes(envelope.SerializeToString())
+
+
+def _merge_map(existing: Any, changes: Mapping[str, str | None]) -> None:
+    """Set entries of a map, or remove those that are None; the others stay."""
+    merged = {entry.key: entry.value for entry in existing} | dict(changes)
+    del existing[:]
+    for key, value in merged.items():
+        if value is not None:
+            existing.add(key=key, value=value)
 
 
 def _remove_entries(existing: Any, replacements: Iterable[Document]) -> None:

@@ -5,8 +5,8 @@ version is decoded in one step, envelope and object together, into the struct. A
 version, an unknown field, a null, a `Status`) is decoded through a document. Items of a list come without
 `apiVersion` and `kind`; they are added.
 
-Rules for this file: objects are decoded once. Unknown fields are recorded, never an error: the server may be
-newer than we are.
+Rules for this file: objects are decoded once. Unknown fields are recorded and marked on the object (see
+`dray.api.unknown_fields`), never an error: the server may be newer than we are.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from dray.api.codec import decode_document, get_decoder
 from dray.api.json_text import read_json
 from dray.api.kinds import Kind
+from dray.api.unknown_fields import mark_unknown_fields
 from dray.client.errors import BrokenWatchError, ClientError, build_api_error
 from dray.client.object_refs import Document
 from dray.client.transport import TransportResponse
@@ -183,7 +184,7 @@ class ResponseDecoder:
             if len(self.unknown_fields) >= MAX_UNKNOWN_FIELDS:
                 break
             self.unknown_fields.add(str(field.path))
-        return decoded.object
+        return mark_unknown_fields(decoded.object, self.kind, decoded.unknown_fields)
 
 
 class _KindOnly(msgspec.Struct):

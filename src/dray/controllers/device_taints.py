@@ -2,7 +2,8 @@
 
 Theory of operation: published taints are indexed by device as slices change. Rules are few and select by
 name, so they are matched when the taints of a device are looked up; that way they also reach devices whose
-slice is gone while a pod still uses them. A server that does not serve rules is not asked for them.
+slice is gone while a pod still uses them. A server that does not serve rules is not asked for them. A rule
+with fields that we do not understand evicts nothing: it may select fewer devices than it seems to.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from dray.api.devices.taint_rules import build_rule_taint, rule_selects
 from dray.api.resource import DeviceTaint, DeviceTaintRule, ResourceSlice
+from dray.api.unknown_fields import explain_unknown_fields, list_unknown_fields
 from dray.claims.taint_eviction import NO_EXECUTE, DevicePath
 from dray.client.client import Client
 from dray.client.informers.informer import Informer
@@ -24,6 +26,7 @@ class DeviceTaintIndex:
     """The devices with taints that evict pods."""
 
     def __init__(self, client: Client, log: StructuredLogger, *, rules: bool) -> None:
+        self._log = log
         self.slices = Informer(client, ResourceSlice, options=build_informer_options(log))
         self.rules = Informer(client, DeviceTaintRule, options=build_informer_options(log)) if rules else None
         self._published: dict[DevicePath, dict[ObjectKey, tuple[DeviceTaint, ...]]] = {}
@@ -94,8 +97,19 @@ class DeviceTaintIndex:
             del self._published[device]
 
     def _on_rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
-        if old is not None and new is not None and old.spec == new.spec:
+        if (
+            old is not None
+            and new is not None
+            and old.spec == new.spec
+            and list_unknown_fields(old) == list_unknown_fields(new)
+        ):
             return
+        if new is not None and list_unknown_fields(new):
+            self._log.warning(
+                "a taint rule evicts nothing, because it may select less than this dray understands",
+                rule=new.metadata.name,
+                why=explain_unknown_fields(list_unknown_fields(new)),
+            )
         evicting = [each for each in (old, new) if each is not None and _is_evicting(each)]
         if old is not None:
             self._evicting_rules.pop(old.metadata.name, None)
@@ -106,7 +120,7 @@ class DeviceTaintIndex:
 
 
 def _is_evicting(rule: DeviceTaintRule) -> bool:
-    return rule.spec.taint.effect == NO_EXECUTE
+    return rule.spec.taint.effect == NO_EXECUTE and not list_unknown_fields(rule)
 
 
 def _list_evicting_taints(

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason
+from dray.allocator.refusals import POOL_REASONS, ConstraintConflict, Refusal, RefusalReason
 from dray.allocator.requests import AllocationRequest, format_claim_name
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, Pick, SearchPoint, Solved
 from dray.explain.diagnosis import (
@@ -232,7 +232,7 @@ class _NodeReportBuilder:
         if reason is RefusalReason.COUNTER_SHORT:
             consumer = self._describer.find_counter_consumer(detail.name)
             return describe_shortage(reason, detail, consumer, alternative)
-        if reason in (RefusalReason.POOL_INCOMPLETE, RefusalReason.POOL_INVALID):
+        if reason in POOL_REASONS:
             # Nodes that look alike may have different flaws: the pools of the report have the numbers.
             return RefusalDetails(reason=reason)
         return describe_shortage(reason, detail, None, alternative)

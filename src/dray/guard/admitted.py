@@ -5,7 +5,8 @@ saw as the old object; otherwise it reads the object again and asks admission ag
 admitted for revision R of a claim can be stored only while the claim is at R. An admitted allocation
 therefore ends when the watch shows the claim at a later revision: either it is this write, and then the
 stored claim counts, or it is another one, and then this write can never be stored. It also ends when the
-claim is deleted. It never ends by time alone.
+claim is deleted. It never ends by time alone: one that is not seen for longer than a request can take is
+fenced, or, if the server refuses that, ends when the claim is read and is still at revision R.
 
 Several writes may be admitted for one revision, for example by two schedulers. At most one of them is stored,
 but which one is unknown until then, so the claim holds the devices of all of them.
@@ -73,6 +74,10 @@ class AdmittedAllocations:
         """End those of a claim that can never be stored: it is at `revision` now; None: it is deleted."""
         kept = () if revision is None else tuple(each for each in self.get(uid) if each.revision >= revision)
         self._put(uid, kept)
+
+    def expire(self, uid: str, deadline: float) -> None:
+        """End those of a claim that were admitted before `deadline`."""
+        self._put(uid, tuple(each for each in self.get(uid) if each.admitted_at >= deadline))
 
     def _put(self, uid: str, now: tuple[AdmittedAllocation, ...]) -> None:
         self._count += len(now) - len(self.get(uid))

@@ -96,6 +96,12 @@ class AllocationLedger:
         self.admitted.end(uid)
         self._replace_holdings(uid, before)
 
+    def expire(self, uid: str, deadline: float) -> None:
+        """Free what was admitted for a claim before `deadline`, and can no longer be stored."""
+        before = self._list_holdings(uid)
+        self.admitted.expire(uid, deadline)
+        self._replace_holdings(uid, before)
+
     def observe_slice(self, old: SeenSlice | None, new: SeenSlice | None) -> None:
         """Record that a slice is published, changed or withdrawn."""
         if old is not None:
@@ -133,6 +139,18 @@ class AllocationLedger:
         """Whether the write replaces a revision that is already replaced, so that it cannot be stored."""
         seen = self.claims.get(review.holder.uid)
         return seen is not None and seen.revision > review.revision
+
+    def list_unpublished(self, review: AllocationReview) -> list[DeviceId]:
+        """The devices of a write that no slice publishes, as far as the watch has shown."""
+        known = {grants.get_device_id(result) for result in review.before}
+        asked = {
+            grants.get_device_id(result): None for result in review.allocated or () if not result.admin_access
+        }
+        return [device for device in asked if device not in known and not self.is_published(device)]
+
+    def is_published(self, device: DeviceId) -> bool:
+        """Whether a slice publishes a device, as far as the watch has shown."""
+        return device.device in self._pools((device.driver, device.pool)).devices
 
     def admit(self, review: AllocationReview, now: float) -> None:
         """Record that a write was admitted; the caller has reviewed it just before."""
@@ -247,7 +265,7 @@ class AllocationLedger:
     def _is_withdrawn(self, device: DeviceId) -> bool:
         """Whether a device is not published, in a pool whose devices draw from counters."""
         pool = device.driver, device.pool
-        return pool in self._counter_pools and device.device not in self._pools(pool).devices
+        return pool in self._counter_pools and not self.is_published(device)
 
     # --- who is in the way ---
 

@@ -6,6 +6,8 @@ every claim that has no allocation: whatever was on its way for them is reviewed
 allocation need no fence, because API servers do not let an allocation change.
 
 A fence is complete when the watch has shown it, because only then the ledger has what was stored before it.
+
+The server may refuse a fence, for example because a policy forbids annotations. Then only time helps.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Final
 from dray.api.resource import ResourceClaim
 from dray.claims.ledger.rows import Holder
 from dray.client.client import Client
-from dray.client.errors import ConflictError, InvalidObjectError, NotFoundError
+from dray.client.errors import ConflictError, ForbiddenError, InvalidObjectError, NotFoundError
 from dray.client.patches import MergePatch
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
@@ -41,26 +43,32 @@ class ClaimFencer:
     metrics: MetricsRegistry
     log: StructuredLogger
 
-    async def fence_all(self, claims: Iterable[Holder], why: str) -> None:
-        """Fence claims and wait until the ledger shows it; retries for as long as it takes."""
+    async def fence_all(self, claims: Iterable[Holder], why: str) -> bool:
+        """Fence claims and wait until the ledger shows it; False when the server refuses some of them."""
         waiting = iter(list(claims))
+        refused: list[Holder] = []
 
         async def fence_some() -> None:
             for holder in waiting:
-                await self._fence_with_retries(holder, why)
+                if not await self._fence_with_retries(holder, why):
+                    refused.append(holder)
 
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_AT_ONCE):
                 tasks.create_task(fence_some())
+        return not refused
 
-    async def _fence_with_retries(self, holder: Holder, why: str) -> None:
+    async def _fence_with_retries(self, holder: Holder, why: str) -> bool:
+        """Retry while the server does not answer or the claim changes; False when it refuses the write."""
         backoff = Backoff(self.client.options.time_source, initial=0.1, maximum=5.0)
         while True:
             try:
                 await self.fence(holder, why)
-                return
+                return True
             except CALL_ERRORS as failed:
                 self.log.warning("a claim cannot be fenced", claim=str(holder), why=str(failed))
+                if isinstance(failed, ForbiddenError | InvalidObjectError):
+                    return False
                 await backoff.wait()
 
     async def fence(self, holder: Holder, why: str) -> None:

@@ -6,6 +6,7 @@ They are the transforms of the guard's informers, so that a cluster with many cl
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.claims.ledger.grants import list_holdings
 from dray.claims.ledger.published_devices import Source, StoredSlice
-from dray.claims.ledger.published_pools import PoolId
+from dray.claims.ledger.published_pools import PoolId, PublishedPoolIndex
 from dray.claims.ledger.rows import DeviceId, Holder, Holding
 from dray.guard.admitted import HeldDevices
 
@@ -71,6 +72,16 @@ def build_seen_claim(claim: ResourceClaim) -> SeenClaim:
 def _intern_names(held: tuple[DeviceId, Holding]) -> tuple[DeviceId, Holding]:
     (driver, pool, device), holding = held
     return DeviceId(sys.intern(driver), sys.intern(pool), device), holding
+
+
+def list_published(slices: Iterable[ResourceSlice]) -> set[DeviceId]:
+    """The devices that slices publish, as the ledger would read them."""
+    pools: PublishedPoolIndex[StoredSlice] = PublishedPoolIndex(lambda stored: stored)
+    found: dict[PoolId, None] = {}
+    for seen in map(build_seen_slice, slices):
+        pools.put(seen.pool, seen.source, seen.published)
+        found[seen.pool] = None
+    return {DeviceId(*pool, name) for pool in found for name in pools(pool).devices}
 
 
 def build_seen_slice(published: ResourceSlice) -> SeenSlice:

@@ -3,13 +3,15 @@
 Theory of operation: every guard looks regularly whether something is due (`tls_rotation`). Whoever finds it
 first writes the Secret, pinned to the version that it has read; the others read what it has written. The
 authorities go into the webhook configuration before the certificate is used, and the certificate and its key
-into files, from where the server of the webhook loads them when they change.
+into files, from where the server of the webhook loads them when they change. Deleting the Secret replaces
+all of them.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +23,13 @@ from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.durable import write_file_atomically
 from dray.guard import metrics as guard_metrics
-from dray.guard.options import CONFIGURATION_NAME, NAMESPACE, SECRET_NAME, WEBHOOK_NAME
+from dray.guard.options import (
+    CONFIGURATION_NAME,
+    NAMESPACE,
+    SECRET_NAME,
+    WEBHOOK_NAME,
+    WEBHOOK_TIMEOUT_SECONDS,
+)
 from dray.guard.tls_rotation import TlsMaterial, read_expiry, renew_material
 from dray.telemetry.logs import StructuredLogger
 from dray.telemetry.metrics import MetricsRegistry
@@ -37,7 +45,7 @@ _SECRET_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}"
 _CONFIGURATION_PATH: Final = (
     f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{CONFIGURATION_NAME}"
 )
-_CHECK_SECONDS: Final = 60.0
+_CHECK_SECONDS: Final = 20.0
 
 
 class TlsSecret:
@@ -99,6 +107,9 @@ class TlsSecret:
             except NotFoundError:
                 secret = {}
             known = _parse_material(secret.get("data") or {})
+            if not known.authorities:
+                # The Secret was deleted, but other guards still show a certificate of the old authority.
+                known = replace(known, authorities=self._written.authorities)
             wanted = renew_material(known, self._names, self._time_source.clock.now())
             if wanted == known:
                 return known
@@ -133,6 +144,8 @@ class TlsSecret:
             return
         webhooks = configuration.get("webhooks") or []
         ours = [hook for hook in webhooks if hook.get("name") == WEBHOOK_NAME]
+        for weakness in find_weaknesses(ours):
+            self._log.warning("the webhook configuration keeps devices less safe", why=weakness)
         self._metrics.set(guard_metrics.REGISTERED, float(bool(ours)))
         if all(hook["clientConfig"].get("caBundle") == bundle for hook in ours):
             return
@@ -144,6 +157,28 @@ class TlsSecret:
             await self._client.patch(_CONFIGURATION_KIND, CONFIGURATION_NAME, patch)
         except ConflictError:
             await self._publish_authorities(authorities)
+
+
+def find_weaknesses(webhooks: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What in the configuration of the webhook breaks a promise of the guard."""
+    found = []
+    for hook in webhooks:
+        if hook.get("failurePolicy", "Fail") != "Fail":
+            found.append(
+                f"`failurePolicy` is `{hook['failurePolicy']}`, so allocations are stored unchecked while no "
+                "guard answers; expected `Fail`"
+            )
+        if hook.get("timeoutSeconds", 10) > WEBHOOK_TIMEOUT_SECONDS:
+            found.append(
+                f"`timeoutSeconds` is {hook.get('timeoutSeconds', 10)}, so an API server may take an answer "
+                f"of a guard that no longer leads; expected at most {WEBHOOK_TIMEOUT_SECONDS:g}"
+            )
+        found += [
+            f"`{name}` is set, so some allocations are not checked; expected none"
+            for name in ("namespaceSelector", "objectSelector")
+            if hook.get(name)
+        ]
+    return found
 
 
 def _parse_material(data: Mapping[str, str]) -> TlsMaterial:

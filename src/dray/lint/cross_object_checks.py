@@ -3,8 +3,8 @@
 Theory of operation: `crosscheck` reads only `ObjectFacts`. It sorts them into an index once, and each check
 of `CHECKS` reads the index and yields findings. A reference to an object that is not among the manifests is
 reported only when the manifests define objects of that kind at all: a lone claim may well rely on classes of
-its cluster. `complete` says that the manifests are all there is; then such a reference is an error. The
-package `selectors` has the checks of selectors against devices.
+its cluster. `complete` says that the manifests are all there is; then such a reference is an error. `place`
+names what was searched, for messages. The package `selectors` has the checks of selectors against devices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dray.lint.findings import DeferredFinding, FieldFinding
+from dray.lint.findings import THESE_MANIFESTS, DeferredFinding, FieldFinding
 from dray.lint.object_facts import ClassUse, ObjectFacts, PodClaimUse
 from dray.lint.rules import Severity
 from dray.lint.selectors.checks import SelectorCheckInput, check_selectors
@@ -36,6 +36,7 @@ class _ObjectIndex:
     using_selectors: list[ObjectFacts] = field(default_factory=list)
     pools: dict[_Name, list[ObjectFacts]] = field(default_factory=lambda: defaultdict(list))
     complete: bool = False
+    place: str = THESE_MANIFESTS
 
     def get_objects(self, group: str, kind: str) -> dict[_Name, list[ObjectFacts]]:
         return self.objects.get((group, kind), {})
@@ -45,9 +46,11 @@ class _ObjectIndex:
         return Severity.ERROR if self.complete else Severity.WARNING
 
 
-def crosscheck(facts: Iterable[ObjectFacts], *, complete: bool = False) -> list[DeferredFinding]:
+def crosscheck(
+    facts: Iterable[ObjectFacts], *, complete: bool = False, place: str = THESE_MANIFESTS
+) -> list[DeferredFinding]:
     """All findings that need more than one object."""
-    index = _ObjectIndex(complete=complete)
+    index = _ObjectIndex(complete=complete, place=place)
     for one in facts:
         if one.name:
             same_kind = index.objects[one.group, one.kind]
@@ -115,7 +118,7 @@ def _report_missing_classes(
             finding = FieldFinding(
                 "unknown-class",
                 use.path,
-                f"{kind[1]} `{use.name}` is not among these manifests",
+                f"{kind[1]} `{use.name}` is not {index.place}",
                 expected=format_choices(known, f"a {kind[1]}"),
                 hint=suggest_name(use.name, known),
                 severity=index.get_severity(),
@@ -158,7 +161,7 @@ def _report_missing_claim(
     finding = FieldFinding(
         rule,
         entry.path,
-        f"{kind} `{pod.namespace}/{name}` is not among these manifests",
+        f"{kind} `{pod.namespace}/{name}` is not {index.place}",
         expected=format_choices(here, f"a {kind} in namespace `{pod.namespace}`"),
         hint=hint,
         severity=index.get_severity(),
@@ -194,11 +197,11 @@ def _check_pools(index: _ObjectIndex) -> Iterator[DeferredFinding]:
     for (driver, pool), facts in index.pools.items():
         slices = _filter_newest(facts)
         name = f"pool `{driver}/{pool}`, generation {slices[0].slice.generation if slices[0].slice else 0}"
-        yield from _check_slice_agreement(slices, name)
+        yield from _check_slice_agreement(slices, name, index.place)
         yield from _check_duplicate_devices(slices, name)
 
 
-def _check_slice_agreement(slices: list[ObjectFacts], name: str) -> Iterator[DeferredFinding]:
+def _check_slice_agreement(slices: list[ObjectFacts], name: str, place: str) -> Iterator[DeferredFinding]:
     first = slices[0].slice
     assert first is not None
     agreed = True
@@ -220,10 +223,12 @@ def _check_slice_agreement(slices: list[ObjectFacts], name: str) -> Iterator[Def
                 )
                 yield DeferredFinding(fact.location, finding, (slices[0].location, f"spec.pool.{field_name}"))
     if agreed:
-        yield from _check_slice_count(slices, first.slice_count, name)
+        yield from _check_slice_count(slices, first.slice_count, name, place)
 
 
-def _check_slice_count(slices: list[ObjectFacts], expected: int, name: str) -> Iterator[DeferredFinding]:
+def _check_slice_count(
+    slices: list[ObjectFacts], expected: int, name: str, place: str
+) -> Iterator[DeferredFinding]:
     if len(slices) > expected > 0:
         finding = FieldFinding(
             "slices-disagree",
@@ -236,7 +241,7 @@ def _check_slice_count(slices: list[ObjectFacts], expected: int, name: str) -> I
         finding = FieldFinding(
             "pool-incomplete",
             "spec.pool.resourceSliceCount",
-            f"{name}: {len(slices)} of {expected} slices are among these manifests",
+            f"{name}: {len(slices)} of {expected} slices are {place}",
             expected=f"{expected} slices; until then the pool is not used",
         )
         yield DeferredFinding(slices[0].location, finding)
@@ -292,7 +297,9 @@ def _check_selectors(index: _ObjectIndex) -> Iterator[DeferredFinding]:
     newest = [fact.slice for fact in slices if fact.slice is not None]
     # Of two classes with one name, the last one applied stays.
     classes = {name: facts[-1] for (_, name), facts in index.get_objects(_DEVICES, "DeviceClass").items()}
-    yield from check_selectors(SelectorCheckInput(newest, classes, index.using_selectors, index.complete))
+    yield from check_selectors(
+        SelectorCheckInput(newest, classes, index.using_selectors, index.complete, index.place)
+    )
 
 
 CHECKS: tuple[Callable[[_ObjectIndex], Iterator[DeferredFinding]], ...] = (

@@ -18,6 +18,9 @@ from dray.manifests import ManifestDocument, TextPosition
 from dray.manifests.documents import join_path
 from dray.manifests.source import START_POSITION
 
+THESE_MANIFESTS = "among these manifests"
+"""What is searched for objects that others refer to, in messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectLocation:

@@ -2,7 +2,8 @@
 
 Theory of operation: the scheduler resolves the entries of a pod to claims as they are now (see
 claims.pod_claims). A claim that the pod cannot use (missing, being deleted, with too many consumers) is a
-rejection that wakes the pod when that claim changes. `PreEnqueue` asks only this.
+rejection that wakes the pod when that claim changes. `PreEnqueue` asks only this. A pod with fields that we
+do not understand and that would change its claims or its node is rejected, too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
+from dray.api.unknown_fields import explain_unknown_fields, list_unknown_fields
 from dray.claims.pod_claims import ClaimProblem, PodClaimLookup, UnusableClaim, resolve_claim
 from dray.placement.rejections import PluginRejection, Signal, Topic
 from dray.placement.resource_requests import ResourceRequests, compute_requests
@@ -48,6 +50,10 @@ def resolve_pending_pod(
     pod: Pod, lookup: PodClaimLookup, requests: ResourceRequests | None = None, attempts: int = 0
 ) -> PendingPod | PluginRejection:
     """Resolve the claims of a pod; a rejection when it cannot use one of them yet."""
+    unknown = _list_unknown_fields(pod)
+    if unknown:
+        signal = Signal(Topic.POD, f"{pod.metadata.namespace}/{pod.metadata.name}")
+        return PluginRejection(PLUGIN_NAME, explain_unknown_fields(unknown), frozenset({signal}))
     claims: dict[str, ResourceClaim] = {}
     classic: dict[str, ClassicResourceClaim] = {}
     for entry in pod.spec.resource_claims:
@@ -61,6 +67,15 @@ def resolve_pending_pod(
     return PendingPod(
         pod, requests or compute_requests(pod), tuple(claims.values()), tuple(classic.values()), attempts
     )
+
+
+def _list_unknown_fields(pod: Pod) -> tuple[str, ...]:
+    """The fields of a pod that change where it may go, or what it gets, in a way we do not understand."""
+    groups = (
+        ("spec.schedulingGroup", pod.spec.scheduling_group),
+        ("spec.workloadRef", pod.spec.workload_ref),
+    )
+    return (*list_unknown_fields(pod), *(path for path, group in groups if group is not None))
 
 
 def _build_wake_signal(pod: Pod, unusable: UnusableClaim) -> Signal:

@@ -177,6 +177,14 @@ class SchedulerCache:
         self._mark_pool_changed(self._slices.remove_slice(published.metadata.name))
         self._slices_changed = True
 
+    def list_pool_slices(self, pool: PoolId) -> list[ResourceSlice]:
+        """The slices of a pool, as of the last snapshot."""
+        return self._inventory.list_slices(pool)
+
+    def count_duplicates(self) -> int:
+        """Count the devices that several claims have as a whole: an error made elsewhere."""
+        return sum(len(usage.extra_holders) for usage in self._usage.pools.values())
+
     def update_taint_rule(self, rule: DeviceTaintRule) -> None:
         """Take over a taint rule from the watch, if the gates admit rules."""
         for admitted in self._admission.admit_taint_rules([rule]):

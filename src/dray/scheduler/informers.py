@@ -19,6 +19,7 @@ from dray.client.client import Client
 from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
 from dray.placement.profile import DEFAULT_SCHEDULER
 from dray.scheduler.binding.binder import Binder
+from dray.scheduler.binding.stored_allocations import StoredAllocations
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queueing_hints import compute_signals
@@ -39,6 +40,8 @@ class SchedulerInformers:
     ) -> None:
         self._client, self._cache, self._queue, self._binder = client, cache, queue, binder
         self._scheduler_names = scheduler_names
+        self.allocations = StoredAllocations(cache.list_pool_slices)
+        """What claims hold, in the order in which the server stored it."""
         self.on_failure: Callable[[Exception], None] | None = None
         self.on_pod_dropped: Callable[[str], None] = lambda _uid: None
         """Receives the uid of every pod that needs no node any more."""
@@ -127,14 +130,17 @@ class SchedulerInformers:
             self._queue.notify(signal)
 
     def _on_claim_added(self, claim: ResourceClaim) -> None:
+        self.allocations.observe(claim, is_listed=self.claims.is_replacing)
         self._cache.claims.add(claim)
         self._binder.locks.notify_changed(claim)
 
     def _on_claim_updated(self, claim: ResourceClaim) -> None:
+        self.allocations.observe(claim, is_listed=self.claims.is_replacing)
         self._cache.claims.update(claim)
         self._binder.locks.notify_changed(claim)
 
     def _on_claim_deleted(self, claim: ResourceClaim) -> None:
+        self.allocations.forget(claim)
         self._cache.claims.remove(claim)
         self._binder.locks.notify_changed(claim)
 

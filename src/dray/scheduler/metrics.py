@@ -39,6 +39,9 @@ PODS_AWAITING_SEARCH = "dray_scheduler_pods_awaiting_search"
 NODE_GROUPS = "dray_scheduler_node_groups"
 CACHE_ENTRIES = "dray_scheduler_cache_entries"
 CONFLICTS = "dray_scheduler_conflicts_total"
+LEDGER = "dray_scheduler_ledger"
+DUPLICATES = "dray_scheduler_duplicates_total"
+DUPLICATE_DEVICES = "dray_scheduler_duplicate_devices"
 
 METRIC_DEFINITIONS = build_metric_table(
     MetricDefinition(
@@ -109,6 +112,20 @@ METRIC_DEFINITIONS = build_metric_table(
     ),
     MetricDefinition(
         CONFLICTS, MetricType.COUNTER, "Writes that met a newer object, or a ledger that objected"
+    ),
+    MetricDefinition(
+        LEDGER,
+        MetricType.GAUGE,
+        "Who keeps the ledger of devices (1): the server, the guard, or none",
+        ("kept_by",),
+    ),
+    MetricDefinition(
+        DUPLICATES,
+        MetricType.COUNTER,
+        "Allocations that were taken back because another claim had the same devices",
+    ),
+    MetricDefinition(
+        DUPLICATE_DEVICES, MetricType.GAUGE, "Devices that several claims have as a whole at the same time"
     ),
 )
 """Every metric of the scheduler; those of the process come from the Prometheus client."""

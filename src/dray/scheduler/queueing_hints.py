@@ -30,6 +30,7 @@ from dray.api.classic import (
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.unknown_fields import list_unknown_fields
 from dray.claims.reservation import FINISHED_PHASES
 from dray.placement.rejections import Signal, Topic
 from dray.scheduler.queued_pod import has_claim_status_changes, has_scheduling_changes
@@ -131,7 +132,12 @@ def _is_more_usable(old: ResourceClaim, new: ResourceClaim) -> bool:
 
 def _hint_slice(old: ResourceSlice | None, new: ResourceSlice | None) -> Iterable[Signal]:
     # A deletion may help too: what is left of the pool can be complete then.
-    if old is None or new is None or old.spec != new.spec:
+    if (
+        old is None
+        or new is None
+        or old.spec != new.spec
+        or list_unknown_fields(old) != list_unknown_fields(new)
+    ):
         yield DEVICES_CHANGED
 
 
@@ -151,7 +157,7 @@ def _hint_class(
 def _get_class_content(device_class: DeviceClass | ResourceClass) -> object:
     """Return the content of a class without its metadata."""
     return (
-        device_class.spec
+        (device_class.spec, list_unknown_fields(device_class))
         if isinstance(device_class, DeviceClass)
         else (device_class.driver_name, device_class.parameters)
     )

@@ -30,9 +30,16 @@ from dray.placement.scheduling_cycle import Placement, Unschedulable
 from dray.scheduler import metrics as scheduler_metrics
 from dray.scheduler.binding import classic_claims
 from dray.scheduler.binding.binder import Binder
-from dray.scheduler.binding.errors import DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
+from dray.scheduler.binding.duplicate_check import DuplicateCheck
+from dray.scheduler.binding.errors import (
+    DevicesNotReadyError,
+    DuplicateAllocationError,
+    PodGoneOrBoundError,
+    StalePlacementError,
+)
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.informers import SchedulerInformers
+from dray.scheduler.ledger_monitor import LedgerKind, LedgerMonitor
 from dray.scheduler.metrics import AttemptResult
 from dray.scheduler.options import SchedulerOptions
 from dray.scheduler.pod_placer import PodPlacer
@@ -41,6 +48,8 @@ from dray.scheduler.queued_pod import QueuedPod, QueuedPodState
 from dray.scheduler.queueing_hints import CAPACITY_FREED, DEVICES_CHANGED
 from dray.scheduler.status_reporter import Refusal, SchedulingStatusReporter
 
+DUPLICATE_REASON = "DuplicateAllocation"
+"""The reason of the event for a pod whose devices another claim has, too."""
 FIRST_UNCERTAIN_CODE = 500
 """Responses with this code or a higher one do not say whether the write happened."""
 MAX_PROMPT_ATTEMPTS = 20
@@ -68,13 +77,17 @@ class Scheduler:
         )
         self.metrics = scheduler_metrics.SchedulerMetrics(name)
         self.metrics.track_queue(self._queue)
-        self.metrics.add_callback(scheduler_metrics.CONFLICTS, lambda: [((), self._binder.conflicts)])
+        self.ledger = LedgerMonitor(client, options.log)
         self._informers = SchedulerInformers(
             client, self._cache, self._queue, self._binder, frozenset({name})
         )
         self._placer = PodPlacer(
             options, self._clock, self._cache, self._queue, self.metrics, self._informers.get_classic_claim
         )
+        self._binder.duplicate_check = DuplicateCheck(
+            client.options.time_source, self._informers.allocations, self._binder.locks
+        )
+        self._binder.needs_duplicate_check = lambda: not self.ledger.has_ledger
         self._recorder = EventRecorder(client, name, options.identity)
         self._reporter = SchedulingStatusReporter(
             client, self._recorder, options.admission, self._informers.get_pod
@@ -85,6 +98,17 @@ class Scheduler:
         self.ready = asyncio.Event()
         """Set when the informers are synced; another scheduler may still lead."""
         self._connect_callbacks()
+        self._register_metrics()
+
+    def _register_metrics(self) -> None:
+        add, binder = self.metrics.add_callback, self._binder
+        add(scheduler_metrics.CONFLICTS, lambda: [((), binder.conflicts)])
+        add(scheduler_metrics.DUPLICATES, lambda: [((), binder.duplicates)])
+        add(scheduler_metrics.DUPLICATE_DEVICES, lambda: [((), self._cache.count_duplicates())])
+        add(
+            scheduler_metrics.LEDGER,
+            lambda: [((kind.value,), float(kind is self.ledger.kind)) for kind in LedgerKind],
+        )
 
     def _connect_callbacks(self) -> None:
         devices, log = self._placer.devices, self._options.log
@@ -100,6 +124,9 @@ class Scheduler:
         options = self._options
         async with asyncio.TaskGroup() as tasks:
             await self._informers.start(tasks, claims=options.handle_claims)
+            if options.handle_claims:
+                await self.ledger.check()
+                tasks.create_task(self.ledger.run())
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._reporter.run())
             self.ready.set()
@@ -268,6 +295,8 @@ class Scheduler:
         self._options.log.info("binding failed", pod=queued.name, why=str(error))
         queued.message = str(error)
         self._queue.requeue(queued, frozenset(), retry=True)
+        if isinstance(error, DuplicateAllocationError):
+            self._recorder.record(queued.pod, DUPLICATE_REASON, str(error), warning=True, action="Scheduling")
         if queued.attempts > 1 or isinstance(error, DevicesNotReadyError):
             self._reporter.enqueue(queued, PluginRejection(PLUGIN_NAME, str(error)))
         return AttemptResult.ERROR

@@ -123,7 +123,7 @@ def _resolve_nodes(
     """The nodes by name; when none is given, those that slices name, and what to say about that."""
     if invalid and not given:
         return (), ["no node is left: all that are given are invalid"]
-    named = sorted({name for published in slices for name in _list_node_names(published)})
+    named = _list_named_nodes(slices)
     if given:
         known = {node.metadata.name for node in given}
         absent = [name for name in named if name not in known]
@@ -139,6 +139,15 @@ def _resolve_nodes(
     return (_build_node(ASSUMED_NODE_NAME),), [
         f"no nodes given and no slice names one: assumed a single node `{ASSUMED_NODE_NAME}`"
     ]
+
+
+def name_nodes_of_slices(slices: Iterable[ResourceSlice]) -> tuple[Node, ...]:
+    """The nodes that slices name, as far as slices know them: without labels, taints and resources."""
+    return tuple(_build_node(name) for name in _list_named_nodes(slices))
+
+
+def _list_named_nodes(slices: Iterable[ResourceSlice]) -> list[str]:
+    return sorted({name for published in slices for name in _list_node_names(published)})
 
 
 def _list_node_names(published: ResourceSlice) -> Iterator[str]:

@@ -26,6 +26,7 @@ from dray.api.resource import ResourceClaim, ResourceClaimTemplate, ResourceSlic
 from dray.api.strategies.create import CreateStrategyResult, apply_create_strategy, is_from_server
 from dray.api.strategies.defaults import apply_defaults
 from dray.api.strategies.gated_fields import FeatureGateFilter
+from dray.api.unknown_fields import list_unknown_fields, mark_unknown_fields
 from dray.claims.admin_access import (
     allows_admin_access,
     build_unlabelled_error,
@@ -112,9 +113,14 @@ class ObjectReader:
             if not refused.problems:
                 self._add_problem(item, "", str(refused))
             return
+        marked = mark_unknown_fields(decoded.object, kind, decoded.unknown_fields)
+        unusable = list_unknown_fields(marked)
         for unknown in decoded.unknown_fields:
-            self.remarks.append(f"{_locate(item, unknown.path)}: `{unknown.path}` is unknown and ignored")
-        self._add_object(item, decoded)
+            effect = (
+                "unknown, so what has it is not used" if unknown.path in unusable else "unknown and ignored"
+            )
+            self.remarks.append(f"{_locate(item, unknown.path)}: `{unknown.path}` is {effect}")
+        self._add_object(item, msgspec.structs.replace(decoded, object=marked))
 
     def _add_object(self, item: ManifestDocument, decoded: DecodedObject) -> None:
         obj = decoded.object

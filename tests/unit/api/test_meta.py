@@ -11,7 +11,7 @@ import pytest
 
 from dray.api.classic import ClassicClaimSpec, ResourceClass
 from dray.api.json_text import write_json
-from dray.api.meta import NO_OPAQUE, ObjectMeta, Timestamp
+from dray.api.meta import NO_OPAQUE, Condition, ObjectMeta, Timestamp
 from dray.api.resource import AllocatedDeviceStatus, OpaqueDeviceConfiguration
 
 OPAQUE = [
@@ -119,3 +119,13 @@ def test_a_copy_is_written_like_the_original(cls, name, raw):
 def test_objects_are_frozen():
     with pytest.raises(AttributeError):
         ObjectMeta().name = "other"  # type: ignore[misc]
+
+
+def test_a_condition_has_its_reason_and_message_even_when_they_are_empty() -> None:
+    written = write_json(Condition(type="example.com/attached", status="True"))
+    assert msgspec.json.decode(written) == {
+        "type": "example.com/attached",
+        "status": "True",
+        "reason": "",
+        "message": "",
+    }

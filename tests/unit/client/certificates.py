@@ -24,17 +24,17 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.certificate = self._signed("authority", self._key, authority=True)
 
-    def issue(self, name: str) -> tuple[bytes, bytes]:
-        """A certificate and its key."""
+    def issue(self, name: str, *, days: int = 1) -> tuple[bytes, bytes]:
+        """A certificate and its key; it is valid for some days, or ended some days ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         text = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        return self._signed(name, key, authority=False), text
+        return self._signed(name, key, authority=False, days=days), text
 
-    def _signed(self, name: str, key: ec.EllipticCurvePrivateKey, *, authority: bool) -> bytes:
+    def _signed(self, name: str, key: ec.EllipticCurvePrivateKey, *, authority: bool, days: int = 1) -> bytes:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
             x509.CertificateBuilder()
@@ -42,8 +42,8 @@ class Authority:
             .issuer_name(_name("authority"))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
+            .not_valid_before(now - 9 * DAY)
+            .not_valid_after(now + days * DAY)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
             .add_extension(
                 x509.SubjectAlternativeName(

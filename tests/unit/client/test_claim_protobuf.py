@@ -136,3 +136,14 @@ async def test_other_refusals_stay_what_they_are(patch, field, stored):
     with pytest.raises(InvalidObjectError, match="field is immutable"):
         await client_of(api).patch(ResourceClaim, "ws", patch, "default")
     assert not api.requests("PUT", PATH)
+
+
+def test_annotations_are_merged():
+    def annotate(body, **changes):
+        return apply_patch(body, MergePatch({"metadata": {"uid": UID, "annotations": changes}}))
+
+    given = annotate(annotate(STORED, a="1", b="2"), b="3", c=None)
+    assert {each.key: each.value for each in read(given).metadata.annotations} == {"a": "1", "b": "3"}
+    assert without_edits(read(given).metadata) == without_edits(read(STORED).metadata) != []
+    assert PARAMETERS in given
+    assert read(annotate(given, a=None, b=None)) == read(STORED)

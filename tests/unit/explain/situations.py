@@ -8,7 +8,10 @@ import msgspec
 
 from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.core import Node
+from dray.api.decode_report import UnknownField
+from dray.api.kinds import get_kind_by_type
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, ResourceSlice
+from dray.api.unknown_fields import mark_unknown_fields
 from dray.explain import Diagnosis, WorkBudget
 from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Quantity
@@ -142,6 +145,23 @@ def pool_incomplete() -> Diagnosis:
 
 def pool_invalid() -> Diagnosis:
     return Cluster().node("node-a", "gpu-0\ngpu-0").diagnose(claim())
+
+
+def pool_with_unknown_fields() -> Diagnosis:
+    cluster = Cluster().node("node-a", "gpu-0").node("node-b", "gpu-0").node("node-c", "gpu-0")
+    for index, path in ((0, "spec.devices[0].tomorrow"), (2, "spec.skipNodeOperations")):
+        unknown = UnknownField(path, path.rpartition(".")[2])
+        kind = get_kind_by_type(ResourceSlice)
+        cluster.slices[index] = mark_unknown_fields(cluster.slices[index], kind, [unknown])
+    return cluster.diagnose(claim(request(count=2)))
+
+
+def all_with_unknown_fields() -> Diagnosis:
+    cluster = Cluster().node("node-a", "gpu-0")
+    unknown = UnknownField("spec.tomorrow", "tomorrow")
+    kind = get_kind_by_type(ResourceSlice)
+    cluster.slices[0] = mark_unknown_fields(cluster.slices[0], kind, [unknown])
+    return cluster.diagnose(claim(request(all=True)))
 
 
 def alternatives_exhausted() -> Diagnosis:

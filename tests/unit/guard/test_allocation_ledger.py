@@ -171,6 +171,40 @@ def test_shares_add_up_over_stored_and_admitted_ones():
     assert reasons(ledger, write("c", 7, result("gpu-0", "s2", "1Gi"))) == ["ShareIDInUse"]
 
 
+def test_a_claim_that_names_a_device_twice_is_denied():
+    ledger = two_devices()
+    assert reasons(ledger, write("a", 5, result("gpu-0"), result("gpu-0"))) == ["DeviceTwice"]
+
+
+def test_of_several_devices_each_that_is_held_is_denied_with_its_place():
+    ledger = published(slice_of([device(f"gpu-{number}") for number in range(3)]))
+    ledger.observe_claim(claim("a", 5, result("gpu-0")))
+    admit(ledger, write("b", 6, result("gpu-2")))
+    verdict = ledger.review(write("c", 7, result("gpu-0"), result("gpu-1"), result("gpu-2")))
+    assert [(denial.position, denial.device.device) for denial in verdict.denials if denial.device] == [
+        (0, "gpu-0"),
+        (2, "gpu-2"),
+    ]
+    assert reasons(ledger, write("d", 8, result("gpu-1"))) == []
+
+
+def test_what_expires_is_free_and_later_writes_of_the_claim_are_not():
+    ledger = two_devices()
+    ledger.observe_claim(claim("a", 5))
+    admit(ledger, write("a", 5, result("gpu-0")), now=10.0)
+    admit(ledger, write("a", 5, result("gpu-1")), now=20.0)
+    ledger.expire("uid-of-a", 15.0)
+    assert reasons(ledger, write("b", 6, result("gpu-0"))) == []
+    assert reasons(ledger, write("b", 6, result("gpu-1"))) == ["DeviceHeld"]
+
+
+def test_devices_that_no_slice_publishes_are_told_unless_the_claim_has_them():
+    ledger = two_devices()
+    new, old, admin = result("gone"), result("old"), result("other", admin_access=True)
+    review = write("a", 5, new, old, admin, result("gpu-0"), before=(old,))
+    assert [each.device for each in ledger.list_unpublished(review)] == ["gone"]
+
+
 def partitions(generation: int = 1, draw: str = "4") -> list[dict[str, Any]]:
     parts = [device(f"part-{x}", draws={"c": draw}) for x in "abc"]
     return [

@@ -48,7 +48,8 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
-{{- /* The right to the lease by which one of several leads; leases are always in kube-system. Takes root and name. */ -}}
+{{- /* The right to the lease by which one of several leads; leases are always in kube-system. Takes root, name, and
+more rules. */ -}}
 {{- define "dray.lease" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -65,6 +66,9 @@ rules:
   resources: [leases]
   resourceNames: [{{ .name }}]
   verbs: [get, update, patch]
+{{- with .rules }}
+{{ . | trim }}
+{{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -104,6 +108,19 @@ affinity:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{- /* The rights of a container that needs none on its node. */ -}}
+{{- define "dray.securityContext" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  runAsNonRoot: true
+  runAsUser: 65532
+  seccompProfile:
+    type: RuntimeDefault
+  capabilities:
+    drop: [ALL]
 {{- end -}}
 
 {{- /* A Deployment of a service. Takes root, component, values, port and args. */ -}}
@@ -147,15 +164,7 @@ spec:
             port: metrics
         resources:
           {{- toYaml .values.resources | nindent 10 }}
-        securityContext:
-          allowPrivilegeEscalation: false
-          readOnlyRootFilesystem: true
-          runAsNonRoot: true
-          runAsUser: 65532
-          seccompProfile:
-            type: RuntimeDefault
-          capabilities:
-            drop: [ALL]
+        {{- include "dray.securityContext" . | nindent 8 }}
         volumeMounts:
         - name: tmp
           mountPath: /tmp

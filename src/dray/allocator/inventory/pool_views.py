@@ -2,7 +2,8 @@
 
 Theory of operation: a node sees the slices that name it and the shared ones whose node selection covers it.
 Of each pool it uses the newest generation among them. The pool is complete when all of its slices are
-published, wherever they point; an incomplete or invalid pool offers no devices and has a reason. A `PoolView`
+published, wherever they point; an incomplete or invalid pool, or one with fields that we do not understand,
+offers no devices and has a reason. A `PoolView`
 is what a node sees of one pool; nodes that see the same slices share it.
 
 The order is part of the API: drivers by name; within a driver pools by priority (higher first), those without
@@ -26,6 +27,7 @@ from dray.allocator.inventory.usage import PoolId
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.api.core import Node
 from dray.api.resource import Counter, CounterSet, ResourceSlice, ResourceSliceSpec
+from dray.api.unknown_fields import explain_unknown_fields, list_unknown_fields
 from dray.values.node_selectors import NodeSelector
 
 CounterId = tuple[str, str]
@@ -71,7 +73,8 @@ class PreparedSlice:
     def equivalence_key(self) -> Any:
         """Equal for slices that look the same to their node: pools of such slices have like views."""
         spec = self.slice.spec
-        return (self.slice_profiles, spec.priority, spec.pool.priority, self._selector)
+        unknown = list_unknown_fields(self.slice)
+        return (self.slice_profiles, spec.priority, spec.pool.priority, self._selector, unknown)
 
     def find_reachable(self, node: Node) -> tuple[int, ...] | None:
         """Positions of the devices a node can reach; None when the slice is not for this node at all."""
@@ -292,6 +295,10 @@ def _find_flaw(
     relevant: Sequence[VisibleSlice], sets: Sequence[CounterSet], published: Sequence[PreparedSlice]
 ) -> Refusal | None:
     """What makes a complete pool unusable."""
+    # A field of any slice may be about all of them: shared counters are.
+    paths = [path for prepared in published for path in list_unknown_fields(prepared.slice)]
+    if paths:
+        return Refusal(RefusalReason.POOL_UNKNOWN_FIELDS, explain_unknown_fields(paths, with_indexes=False))
     # Names are unique among all devices of the slices a node sees, also those only other nodes can reach.
     own = [prepared.slice.spec for prepared, _ in relevant if not prepared.slice.spec.shared_counters]
     twice = _find_first_duplicate([device.name for spec in own for device in spec.devices])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
 from dray.api.meta import Int64, ObjectMeta, Projection, Timestamp, always_encode
@@ -11,7 +11,7 @@ from dray.values.node_selectors import NodeSelector, NodeSelectorTerm
 from dray.values.quantity import Quantity
 
 
-class ContainerClaim(Projection, frozen=True):
+class ContainerClaim(Projection, frozen=True, forbid_unknown_fields=True):
     """A claim of the pod that a container uses, or one request of it."""
 
     name: str = ""
@@ -48,8 +48,11 @@ class InlineTemplate(Projection, frozen=True):
     spec: ClassicClaimSpec = ClassicClaimSpec()
 
 
-class PodResourceClaim(Projection, frozen=True):
-    """One claim of a pod: by name, from a template object, or from an inline template."""
+class PodResourceClaim(Projection, frozen=True, forbid_unknown_fields=True):
+    """One claim of a pod: by name, from a template object, or from an inline template.
+
+    Unlike the rest of a pod it is closed: another way to name a claim must not be taken for none.
+    """
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -113,6 +116,8 @@ class PodSpec(Projection, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     overhead: dict[str, Quantity] = {}
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: dict[str, Any] | None = None
+    workload_ref: dict[str, Any] | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: Int64 | None = None
 

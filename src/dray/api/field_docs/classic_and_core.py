@@ -104,6 +104,9 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "resources": "What the containers need together; replaces the sum of theirs.",
             "overhead": "What the runtime of the pod needs on top of its containers.",
             "schedulingGates": "While one is left, the pod is not scheduled.",
+            "schedulingGroup": "The group of pods that the pod is scheduled with; our scheduler does not "
+            "schedule groups, and leaves the pod alone.",
+            "workloadRef": "The spelling of `schedulingGroup` in Kubernetes 1.35.",
             "restartPolicy": "When containers that end are started again: `Always`, `OnFailure` or `Never`.",
         },
         SchedulingGate: {"name": "What the pod waits for; the controller that added it removes it."},

@@ -69,9 +69,28 @@ async def connect_to_server(kubeconfig: str, context: str) -> AsyncIterator[tupl
     except ServerUnreachableError as unreachable:
         raise InputError(f"{unreachable} (`{config.source}` names this server)") from None
     except UnauthorizedError:
-        raise InputError(f"{config.server} does not accept the credentials in `{config.source}`") from None
+        credential = await config.credential_provider.get_credential()
+        raise InputError(
+            f"{config.server} does not accept the credentials in `{config.source}`"
+            + _describe_expiry(credential.certificate)
+        ) from None
     finally:
         await client.close()
+
+
+def _describe_expiry(certificate: bytes) -> str:
+    """Describe when a client certificate expired; empty when it did not."""
+    from datetime import UTC, datetime
+
+    from cryptography import x509
+
+    if not certificate:
+        return ""
+    try:
+        end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    except ValueError:
+        return ""
+    return f": its client certificate expired at {end:%Y-%m-%d %H:%M} UTC" if end < datetime.now(UTC) else ""
 
 
 def run_to_completion(work: Awaitable[T]) -> T:

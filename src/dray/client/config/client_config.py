@@ -142,3 +142,5 @@ class ClientConfig:
     credential_provider: CredentialProvider = field(default_factory=StaticCredentialProvider)
     headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     source: str = ""
+    context: str = ""
+    """The context of the kubeconfig; empty where there is none."""

@@ -120,6 +120,7 @@ class Kubeconfig:
             else StaticCredentialProvider(),
             headers=_build_impersonation_headers(user) if user is not None else {},
             source=str(cluster.file),
+            context=where.name,
         )
 
     def list_contexts(self) -> tuple[str, ...]:

@@ -159,6 +159,8 @@ class Informer(Generic[T]):
         self._initial_objects: dict[ObjectKey, IndexedObject] | None = None
         self._synced = asyncio.Event()
         self._failure: BaseException | None = None
+        self.is_replacing = False
+        """Whether listeners are being called with what a list shows: steps in between are missing."""
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return one object, if it exists."""
@@ -233,7 +235,11 @@ class Informer(Generic[T]):
     def _replace(self, now: dict[ObjectKey, IndexedObject], version: int) -> None:
         self._position = _WatchPosition(version, version)
         self._initial_objects = None
-        self._indexer.replace(now)
+        self.is_replacing = True
+        try:
+            self._indexer.replace(now)
+        finally:
+            self.is_replacing = False
         self._backoff.reset()
         self._synced.set()
 

@@ -183,7 +183,10 @@ class HttpTransport:
         sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         what = f"{request.method} {self._base}{request.path}"
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            why = f"{error.certificate_error}; the certificate authority comes from {self._config_source}"
+            why = (
+                f"{_describe_certificate_error(error.certificate_error)}; "
+                f"the certificate authority comes from {self._config_source}"
+            )
         elif isinstance(error, TimeoutError) or not str(error):
             why = (
                 f"nothing came for {seconds:g} seconds"
@@ -199,6 +202,12 @@ class HttpTransport:
     @property
     def _config_source(self) -> str:
         return f"`{self._config.source}`" if self._config.source else "the code that made this client"
+
+
+def _describe_certificate_error(error: BaseException) -> str:
+    """Describe why the certificate of a server is not accepted, in the words of the verification."""
+    verdict = getattr(error, "verify_message", "")
+    return f"the certificate of the server is not accepted: {verdict}" if verdict else str(error)
 
 
 def _describe_os_error(error: OSError) -> str:

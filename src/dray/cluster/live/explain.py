@@ -2,9 +2,10 @@
 
 Theory of operation: the pod is evaluated alone against the current cluster, with the scheduler's own plugins.
 The plugins that filter nodes first say which nodes are excluded; on the remaining nodes, the devices are
-explained by the same search that would allocate them. A pod with a node is shown with its devices.
+explained by the same search that would allocate them. A pod with a node is shown with its devices. For a user
+who may not read what the search needs, the last words of the scheduler are the answer.
 
-Rules for this file: nothing is read or written here; a bundle comes in, values go out.
+Rules for this file: nothing is read or written here; a snapshot comes in, values go out.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.allocator.requests import format_claim_name
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.core import Node, Pod
-from dray.api.resource import ResourceClaim
+from dray.api.resource import ResourceClaim, ResourceClaimTemplate
 from dray.claims.binding_conditions import explain_not_ready
 from dray.claims.claim_names import NamespacedName, find_recorded_name, get_namespaced_name
 from dray.claims.pod_claims import PodClaimLookup
 from dray.claims.reservation import FINISHED_PHASES, is_reserved_for
+from dray.cluster.live.snapshot import LiveSnapshot
 from dray.errors import UnanswerableClaimError
 from dray.explain import Diagnosis, NodeOutcome, NodeReport, WorkBudget, diagnose, diagnose_fault, summarize
 from dray.explain import DiagnosisVerdict as Answer
@@ -41,7 +43,6 @@ from dray.placement.scheduling_cycle import RejectedNodes, Unschedulable, find_r
 from dray.placement.snapshot import ClusterSnapshot
 from dray.placement.unschedulable_message import explain_unschedulable
 from dray.share_ids import generate_share_id
-from dray.simulation.bundle import Bundle
 
 T = TypeVar("T")
 POD_SCHEDULED_CONDITION: Final = "PodScheduled"
@@ -70,16 +71,18 @@ class LiveExplanation:
 
 
 class LiveExplainer:
-    """Explains objects of one bundle."""
+    """Explains objects of one snapshot."""
 
     def __init__(
         self,
-        bundle: Bundle,
+        snapshot: LiveSnapshot,
         admission: AllocatorGateFilter,
         inventory: DeviceInventory,
         node: str | None,
         time_limit: TimeLimit,
     ) -> None:
+        bundle = snapshot.bundle
+        self._snapshot = snapshot
         self._bundle = bundle
         self._admission = admission
         self._inventory = inventory
@@ -98,6 +101,8 @@ class LiveExplainer:
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             return _explain_without_search(pod, f"it is held back by scheduling gates: {gates}")
+        if not self._can_search(pod.metadata.namespace):
+            return self._explain_by_conditions(pod)
         pending_pod = resolve_pending_pod(pod, self._claim_lookup)
         if isinstance(pending_pod, PluginRejection):
             return replace(
@@ -110,8 +115,25 @@ class LiveExplainer:
             return _explain_without_search(pod, next(filter(None, unready)))
         return self._explain_pending_pod(pending_pod)
 
+    def _can_search(self, namespace: str) -> bool:
+        """Whether everything could be read without which a search would give wrong answers."""
+        return self._snapshot.shows_devices and self._snapshot.is_readable(ResourceClaim, namespace)
+
+    def _explain_by_conditions(self, pod: Pod) -> LiveExplanation:
+        """Explain a pod by what the scheduler wrote, where nothing else can be known."""
+        message = _get_scheduler_message(pod) or "the scheduler has not said yet why"
+        remarks = [
+            f"claim {format_claim_name(claim)} has "
+            + ("no devices yet" if claim.status.allocation is None else "its devices")
+            for claim in self._list_pod_claims(pod)
+        ]
+        remarks.append("the reason is the scheduler's: not enough can be read to search for devices here")
+        return replace(_explain_without_search(pod, message), remarks=tuple(remarks))
+
     def _list_missing_templates(self, pod: Pod) -> Iterable[str]:
         """List templates that a pod names and that do not exist."""
+        if not self._snapshot.is_readable(ResourceClaimTemplate, pod.metadata.namespace):
+            return
         existing = {get_namespaced_name(each.metadata) for each in self._bundle.templates}
         for name in dict.fromkeys(entry.resource_claim_template_name for entry in pod.spec.resource_claims):
             if name is not None and (pod.metadata.namespace, name) not in existing:
@@ -129,6 +151,9 @@ class LiveExplainer:
             answer = Diagnosis(verdict=Answer.FITS, claims=(full,), node_reports=(report,))
             headline = f"Claim {full} has its devices"
             return LiveExplanation(headline, answer, summarize(answer), is_allocated=True, remarks=remarks)
+        if not self._snapshot.shows_devices:
+            refused = Diagnosis(verdict=Answer.REFUSED, claims=(full,))
+            return LiveExplanation(f"Claim {full} has no devices yet", refused, "it has no devices yet")
         answer = self._diagnose_claims((claim,), self._nodes, WorkBudget(self._time_limit))
         return LiveExplanation(render_headline(answer), answer, summarize(answer))
 
@@ -160,6 +185,8 @@ class LiveExplainer:
                 yield claim
 
     def _explain_pending_pod(self, pending_pod: PendingPod) -> LiveExplanation:
+        if not self._snapshot.is_readable(Node):
+            return self._explain_devices(pending_pod)
         snapshot = ClusterSnapshot.build(self._nodes, self._inventory, self._sum_node_needs())
         # Devices are explained below, in more detail than a rejection has.
         refused = find_rejections(
@@ -184,6 +211,19 @@ class LiveExplainer:
         remarks = tuple(_list_remarks(pending_pod, answer))
         return LiveExplanation(
             headline, answer, line or summarize(answer), (*refused, *barred), remarks=remarks
+        )
+
+    def _explain_devices(self, pending_pod: PendingPod) -> LiveExplanation:
+        """Explain only the devices of a pod: nothing else is known about the nodes."""
+        left, barred = self._split_by_reach(pending_pod, set())
+        answer = self._diagnose_claims(
+            pending_pod.pending, left, WorkBudget(self._time_limit), _format_name(pending_pod.pod)
+        )
+        message = _get_scheduler_message(pending_pod.pod)
+        remarks = [*_list_remarks(pending_pod, answer)]
+        remarks += [f"the scheduler says: {message}"] if message else []
+        return LiveExplanation(
+            render_headline(answer), answer, summarize(answer), tuple(barred), remarks=tuple(remarks)
         )
 
     def _describe_no_nodes(self) -> str:
@@ -287,10 +327,16 @@ def _list_remarks(pending_pod: PendingPod, answer: Diagnosis) -> Iterable[str]:
         yield f"has devices already: {', '.join(allocated)}"
     if answer.verdict is not Answer.FITS:
         return
-    conditions = [
-        c
-        for c in pending_pod.pod.status.conditions
-        if c.type == POD_SCHEDULED_CONDITION and c.status == "False"
-    ]
-    last = f", which said last: {conditions[0].message}" if conditions and conditions[0].message else ""
+    message = _get_scheduler_message(pending_pod.pod)
+    last = f", which said last: {message}" if message else ""
     yield f"waits for scheduler `{pending_pod.pod.spec.scheduler_name or DEFAULT_SCHEDULER}`{last}"
+
+
+def _get_scheduler_message(pod: Pod) -> str:
+    """Return why the scheduler has found no node, in its own words; empty when it has not said."""
+    conditions = [
+        each
+        for each in pod.status.conditions
+        if each.type == POD_SCHEDULED_CONDITION and each.status == "False"
+    ]
+    return conditions[0].message if conditions else ""

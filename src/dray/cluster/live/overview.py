@@ -6,15 +6,16 @@ are listed under the name of their pool. A shared device counts as used as soon 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.api.unknown_fields import explain_unknown_fields, list_unknown_fields
 from dray.claims.claim_names import find_recorded_name
 from dray.placement.fencing import is_out_of_service
-from dray.placement.node_health import UNREACHABLE, find_ready_condition
+from dray.placement.node_health import NOT_READY, UNREACHABLE, find_ready_condition
 
 NO_NODE: Final = ""
 FENCED_STATE: Final = "fenced"
@@ -22,6 +23,8 @@ FENCED_STATE: Final = "fenced"
 NOT_READY_STATE: Final = "not ready"
 """The state of a node that cannot run pods, and of a pod with a container that is not ready."""
 LOST_STATE: Final = "lost"
+UNKNOWN_STATE: Final = "unknown"
+"""The state of a node that may not be read."""
 
 
 class PoolDevice(NamedTuple):
@@ -33,13 +36,36 @@ class PoolDevice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class AllocatedDevice:
+    """A device of a pod, its claim, and what a share of it takes."""
+
+    driver: str
+    pool: str
+    device: str
+    claim: str
+    consumed: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.device + self._format_amounts()
+
+    @property
+    def full_name(self) -> str:
+        """The device with its driver and pool, and what a share takes."""
+        return f"{self.driver}/{self.pool}/{self.device}{self._format_amounts()}"
+
+    def _format_amounts(self) -> str:
+        amounts = ", ".join(f"{name} {amount}" for name, amount in self.consumed.items())
+        return f" ({amounts})" if amounts else ""
+
+
+@dataclass(frozen=True, slots=True)
 class PodOverview:
     """A pod, its state, and its devices."""
 
     name: str
     """With its namespace: `ml/train-0`."""
     word: str
-    devices: tuple[str, ...] = ()
+    devices: tuple[AllocatedDevice, ...] = ()
     why: str = ""
     """Why it waits or is not ready, from its conditions."""
 
@@ -52,6 +78,8 @@ class PoolOverview:
     pool: str
     used: tuple[str, ...]
     free: tuple[str, ...]
+    why: str = ""
+    """Why its free devices are not allocated: fields that this dray does not understand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +103,12 @@ class ClusterOverview:
 
 
 def build_overview(
-    nodes: Iterable[Node],
+    nodes: Iterable[Node] | None,
     pods: Iterable[Pod],
     claims: Iterable[ResourceClaim],
     slices: Iterable[ResourceSlice],
 ) -> ClusterOverview:
-    """Build the overview from the objects of a cluster."""
+    """Build the overview from the objects of a cluster; without nodes, their states are unknown."""
     all_claims = list(claims)
     by_name = {(claim.metadata.name, claim.metadata.namespace): claim for claim in all_claims}
     pods_by_node: dict[str, list[PodOverview]] = {}
@@ -89,11 +117,11 @@ def build_overview(
             _summarize_pod(pod, lambda *key: by_name.get(key))
         )
     pools = _build_pool_overviews(slices, _collect_allocated_devices(all_claims))
-    known = {node.metadata.name: (_describe_node_state(node), node) for node in nodes}
+    known = {node.metadata.name: (_describe_node_state(node), node) for node in nodes or ()}
     names = sorted({*known, *pods_by_node, *pools} - {NO_NODE}, key=_build_natural_sort_key)
     rows = []
     for name in names:
-        state, node = known.get(name, ("gone", None))
+        state, node = known.get(name, ("gone" if nodes is not None else UNKNOWN_STATE, None))
         why = (
             _get_not_ready_message(node)
             if node is not None and state in (NOT_READY_STATE, LOST_STATE)
@@ -118,8 +146,8 @@ ClaimLookup = Callable[[str, str], ResourceClaim | None]
 """Returns a claim by its name and namespace."""
 
 
-def list_pod_devices(pod: Pod, find_claim: ClaimLookup) -> Iterator[str]:
-    """List the devices of a pod's claims as people write them: `gpu-0`, `eth0 (bandwidth 5G)`."""
+def list_pod_devices(pod: Pod, find_claim: ClaimLookup) -> Iterator[AllocatedDevice]:
+    """List the devices of a pod's claims; as text they read `gpu-0`, `eth0 (bandwidth 5G)`."""
     for entry in pod.spec.resource_claims:
         found, name = find_recorded_name(pod, entry)
         name = entry.resource_claim_name or (name if found else None)
@@ -127,8 +155,8 @@ def list_pod_devices(pod: Pod, find_claim: ClaimLookup) -> Iterator[str]:
         if claim is None or claim.status.allocation is None:
             continue
         for result in claim.status.allocation.devices.results:
-            amounts = ", ".join(f"{name} {amount}" for name, amount in result.consumed_capacity.items())
-            yield f"{result.device} ({amounts})" if amounts else result.device
+            amounts = {capacity: str(amount) for capacity, amount in result.consumed_capacity.items()}
+            yield AllocatedDevice(result.driver, result.pool, result.device, claim.metadata.name, amounts)
 
 
 def _summarize_pod(pod: Pod, find_claim: ClaimLookup) -> PodOverview:
@@ -147,16 +175,22 @@ def _describe_node_state(node: Node) -> str:
     if is_out_of_service(node):
         return FENCED_STATE
     ready = find_ready_condition(node)
-    if any(taint.key == UNREACHABLE for taint in node.spec.taints) or (ready and ready.status == "Unknown"):
+    if _has_taint(node, UNREACHABLE) or (ready and ready.status == "Unknown"):
         return LOST_STATE
-    if ready and ready.status == "False":
+    if (ready and ready.status == "False") or _has_taint(node, NOT_READY):
         return NOT_READY_STATE
     return "cordoned" if node.spec.unschedulable else "ready"
 
 
 def _get_not_ready_message(node: Node) -> str:
     ready = find_ready_condition(node)
-    return ready.message if ready is not None and ready.status != "True" else ""
+    if ready is not None and ready.status != "True":
+        return ready.message
+    return f"it has the taint `{NOT_READY}`" if _has_taint(node, NOT_READY) else ""
+
+
+def _has_taint(node: Node, key: str) -> bool:
+    return any(taint.key == key for taint in node.spec.taints)
 
 
 def _collect_allocated_devices(claims: Iterable[ResourceClaim]) -> set[PoolDevice]:
@@ -190,7 +224,9 @@ def _build_pool_overviews(
         used = tuple(name for name in names if PoolDevice(driver, pool, name) in allocated)
         free = tuple(name for name in names if name not in used)
         node = slices_of_pool[0].spec.node_name or NO_NODE
-        found.setdefault(node, []).append(PoolOverview(driver, pool, used, free))
+        unknown = [path for each in slices_of_pool for path in list_unknown_fields(each)]
+        why = explain_unknown_fields(unknown, with_indexes=False) if unknown else ""
+        found.setdefault(node, []).append(PoolOverview(driver, pool, used, free, why))
     return {node: tuple(uses) for node, uses in found.items()}
 
 

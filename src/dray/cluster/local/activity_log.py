@@ -71,7 +71,8 @@ class ActivityLog:
 
     def _render_line(self, pod: Pod) -> str:
         state = describe_pod_state(pod)
-        devices = ", ".join(list_pod_devices(pod, self._claims.get)) if pod.spec.resource_claims else ""
+        held = list_pod_devices(pod, self._claims.get) if pod.spec.resource_claims else ()
+        devices = ", ".join(map(str, held))
         messages = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
         if state == "waiting" and not messages:
             return ""  # no scheduler has reported on it yet

@@ -37,6 +37,8 @@ class ServicePermissions:
     lease_name: str = ""
     namespaced_rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What it needs in some namespaces only."""
+    optional_rules: tuple[str, ...] = ()
+    """What it uses where it may, in the whole cluster; it works without."""
     node: str = ""
     """The node it works for; the node authorizer allows a node its requests, and it needs no roles."""
 
@@ -65,6 +67,8 @@ SCHEDULER_PERMISSIONS: Final = ServicePermissions(
         _EVENT_RULE,
     ),
     "dray-scheduler",
+    # Whether the guard keeps a ledger of devices.
+    optional_rules=("get: validatingwebhookconfigurations.admissionregistration.k8s.io [dray-guard]",),
 )
 
 CONTROLLER_PERMISSIONS: Final = ServicePermissions(
@@ -93,8 +97,9 @@ CONTROLLER_PERMISSIONS: Final = ServicePermissions(
 GUARD_PERMISSIONS: Final = ServicePermissions(
     "guard",
     (
-        # A patch of an annotation fences a claim: writes on their way cannot be stored any more.
-        f"{_READ_VERBS},patch: resourceclaims.resource.k8s.io",
+        # A patch of an annotation fences a claim: writes on their way cannot be stored any more. Claims that
+        # JSON cannot carry unchanged are updated.
+        f"{_READ_VERBS},patch,update: resourceclaims.resource.k8s.io",
         f"{_READ_VERBS}: resourceslices.resource.k8s.io",
         # Pods of claims that were deleted by force.
         "get: pods",
@@ -181,10 +186,10 @@ async def check_permissions(
         return
     groups = await _list_served_groups(rest_client)
     required = [access for access in expand_rules(permissions.rules) if access.group in groups]
-    for namespace, rules in permissions.namespaced_rules:
-        required += expand_rules(rules, namespace)
     if leader_elect:
         required += expand_rules(permissions.election_rules, LEASE_NAMESPACE)
+    for namespace, rules in permissions.namespaced_rules:
+        required += expand_rules(rules, namespace)
     allowed = await asyncio.gather(*(_is_allowed(rest_client, access) for access in required))
     refused = [access for access, granted in zip(required, allowed, strict=True) if not granted]
     if refused:

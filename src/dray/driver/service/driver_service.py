@@ -32,6 +32,7 @@ from dray.driver.preparing.metadata_writer import DeviceMetadataWriter, Publishe
 from dray.driver.preparing.prepared_claims import FailPoint, PreparedClaimStore, ignore_fail_point
 from dray.driver.preparing.preparer import ClaimPreparer
 from dray.driver.publishing.publisher import PublishCounters, Publisher, PublisherOptions
+from dray.driver.service.agent_directories import CDI_DIR, KUBELET_DIR, PLUGINS_SUBDIR, REGISTRY_SUBDIR
 from dray.driver.service.grpc_servers import (
     DriverSockets,
     RegistrationServer,
@@ -47,9 +48,6 @@ from dray.telemetry.logs import ChangeLogger, LogLevel, StructuredLogger, build_
 from dray.telemetry.metrics import MetricsRegistry
 from dray.values.names import check_driver_name
 
-PLUGINS_DIR: Final = Path("/var/lib/kubelet/plugins")
-PLUGINS_REGISTRY_DIR: Final = Path("/var/lib/kubelet/plugins_registry")
-CDI_DIR: Final = Path("/var/run/cdi")
 METADATA_SUBDIR: Final = "dra-device-metadata"
 """The directory of device metadata files, beside the socket."""
 SLOW_DEVICES_SECONDS: Final = 30.0
@@ -63,8 +61,8 @@ class DriverServiceOptions:
     """Where a driver runs. Without a node it only publishes devices that are attached by network."""
 
     node: str = ""
-    plugins: Path = PLUGINS_DIR
-    registry: Path = PLUGINS_REGISTRY_DIR
+    plugins: Path = KUBELET_DIR / PLUGINS_SUBDIR
+    registry: Path = KUBELET_DIR / REGISTRY_SUBDIR
     cdi: Path = CDI_DIR
     state: Path | None = None
     """Where prepared claims are recorded; inside the driver's directory in `plugins` when not given."""

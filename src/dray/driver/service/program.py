@@ -12,24 +12,29 @@ Every option can be set by an environment variable, because that is how pods are
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
+from dray.client.config.client_config import ClientConfig
+from dray.client.config.kubeconfig import is_in_pod, load_client_config
 from dray.client.connect import connect
 from dray.client.rest_client import ClientOptions
 from dray.driver.base import Driver
-from dray.driver.service.commands import COMMAND_BUILDERS
-from dray.driver.service.driver_service import (
-    CDI_DIR,
-    PLUGINS_DIR,
-    PLUGINS_REGISTRY_DIR,
-    DriverService,
-    DriverServiceOptions,
+from dray.driver.service import agent_directories
+from dray.driver.service.agent_directories import (
+    AgentDirectories,
+    GivenDirectories,
+    choose_directories,
+    find_agent_roots,
 )
+from dray.driver.service.commands import COMMAND_BUILDERS
+from dray.driver.service.driver_service import DriverService, DriverServiceOptions
 from dray.driver.service.options import (
     build_logger,
     kubeconfig_option,
@@ -41,6 +46,7 @@ from dray.driver.service.options import (
 from dray.driver.service.shutdown import exit_process, run_until_signal
 from dray.errors import DrayError
 from dray.telemetry.endpoint import serve_telemetry
+from dray.telemetry.logs import StructuredLogger
 
 EXIT_INVALID_INPUT: Final = 2
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
@@ -49,18 +55,9 @@ DriverFactory = Callable[[], Driver]
 OptionDecorator = Callable[[Any], Any]
 
 
-def _build_directory_option(
-    flag: str, name: str, variable: str, default: Path | None, about: str
-) -> OptionDecorator:
+def _build_directory_option(flag: str, name: str, variable: str, about: str) -> OptionDecorator:
     return click.option(
-        flag,
-        name,
-        type=_DIRECTORY,
-        envvar=variable,
-        default=default,
-        show_default=default is not None,
-        show_envvar=True,
-        help=about,
+        flag, name, type=_DIRECTORY, envvar=variable, default=None, show_envvar=True, help=about
     )
 
 
@@ -73,23 +70,34 @@ _OPTIONS: Final[tuple[OptionDecorator, ...]] = (
     ),
     kubeconfig_option,
     _build_directory_option(
-        "--plugins", "plugins", "DRAY_PLUGINS", PLUGINS_DIR, "Where the driver's socket is made."
+        "--kubelet-dir",
+        "root",
+        "DRAY_KUBELET_DIR",
+        "The root directory of the agent: a kubelet's `--root-dir`, or the `--root` of `dray node`. "
+        "[default: the one that is found; /var/lib/kubelet]",
+    ),
+    _build_directory_option(
+        "--plugins",
+        "plugins",
+        "DRAY_PLUGINS",
+        "Where the driver's socket is made.  [default: plugins in --kubelet-dir]",
     ),
     _build_directory_option(
         "--plugins-registry",
         "registry",
         "DRAY_PLUGINS_REGISTRY",
-        PLUGINS_REGISTRY_DIR,
-        "Where the agent looks for drivers.",
+        "Where the agent looks for drivers.  [default: plugins_registry in --kubelet-dir]",
     ),
     _build_directory_option(
-        "--cdi-dir", "cdi", "DRAY_CDI_DIR", CDI_DIR, "Where container runtimes look for CDI files."
+        "--cdi-dir",
+        "cdi",
+        "DRAY_CDI_DIR",
+        "Where container runtimes look for CDI files.  [default: /var/run/cdi]",
     ),
     _build_directory_option(
         "--state-dir",
         "state",
         "DRAY_STATE_DIR",
-        None,
         "Where prepared claims are recorded; beside the socket when not given.",
     ),
     click.option(
@@ -176,12 +184,15 @@ async def _run_driver(driver: Driver, options: dict[str, Any]) -> int:
             "which node is this? Give `--node NAME` or set NODE_NAME; `--no-node` only publishes devices "
             "that are attached by network"
         )
+    node = "" if options["no_node"] else options["node"]
+    directories, config = _choose_agent(node, options), load_client_config(options["kubeconfig"])
     log = build_logger(options, "asyncio", "grpc")
+    _log_places(log, driver, config, directories if node else None)
     service_options = DriverServiceOptions(
-        node="" if options["no_node"] else options["node"],
-        plugins=options["plugins"],
-        registry=options["registry"],
-        cdi=options["cdi"],
+        node=node,
+        plugins=directories.plugins,
+        registry=directories.registry,
+        cdi=directories.cdi,
         state=options["state"],
         instance=options["instance"],
         log=log,
@@ -193,3 +204,22 @@ async def _run_driver(driver: Driver, options: dict[str, Any]) -> int:
             if address:
                 log.info("serving metrics", address=address)
             return await run_until_signal(service.run())
+
+
+def _choose_agent(node: str, options: dict[str, Any]) -> AgentDirectories:
+    """Choose the directories of the agent; in a pod nothing but the kubelet of its node is possible."""
+    given = GivenDirectories(*(options[name] for name in ("root", "plugins", "registry", "cdi")))
+    search = bool(node) and not is_in_pod(os.environ)
+    roots = find_agent_roots(node, Path.cwd(), agent_directories.KUBELET_DIR) if search else ()
+    return choose_directories(given, tuple(roots))
+
+
+def _log_places(
+    log: StructuredLogger, driver: Driver, config: ClientConfig, directories: AgentDirectories | None
+) -> None:
+    """Log which cluster and which agent the driver is about to use, before it touches either."""
+    places = {} if directories is None else asdict(directories)
+    cluster = {"context": config.context} if config.context else {}
+    log.info(
+        "starting", driver=driver.name, server=config.server, **cluster, kubeconfig=config.source, **places
+    )

@@ -20,6 +20,7 @@ _TEMPLATES: Final = {
     "$module.py": "module.txt",
     "test_$module.py": "tests.txt",
     "example.yaml": "example.txt",
+    "Containerfile": "containerfile.txt",
 }
 """The files of a project, and the template of each."""
 _RESERVED_CLASS_NAMES: Final = (

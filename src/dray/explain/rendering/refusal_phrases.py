@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dray.allocator.refusals import REASON_TEXTS, RefusalReason
+from dray.allocator.refusals import POOL_REASONS, REASON_TEXTS, RefusalReason
 from dray.api.devices.selector_analysis import analyze_selector
 from dray.explain.diagnosis import DeviceOutcome, NearestDevice, PoolFlaw, RefusalDetails
 from dray.explain.wording import MAX_TEXT_LENGTH, join_names, pluralize, to_single_line
@@ -240,6 +240,8 @@ def format_pool_flaw(flaw: PoolFlaw, *, with_names: bool) -> str:
         return f"{pool} is incomplete: {slices}, generation {flaw.generation}"
     if flaw.reason is RefusalReason.COUNTERS_OFF:
         return f"{pool} has partitions (feature gate DRAPartitionableDevices is off)"
+    if flaw.reason is RefusalReason.POOL_UNKNOWN_FIELDS:
+        return f"{pool} is not usable: {flaw.text}"
     return f"{pool} is invalid: {flaw.text}" if flaw.text else f"{pool} is invalid"
 
 
@@ -260,7 +262,7 @@ def format_obstacle(why: RefusalDetails) -> str:
     match why.reason:
         case RefusalReason.TOO_MANY_DEVICES:
             return f"the claim comes to {why.wanted} devices, but can hold at most {why.left}"
-        case RefusalReason.POOL_INCOMPLETE | RefusalReason.POOL_INVALID:
+        case reason if reason in POOL_REASONS:
             return "all devices are asked for, but not all can be seen"
         case RefusalReason.TOO_FEW if why.wanted:
             return f"{REASON_TEXTS[RefusalReason.TOO_FEW]}: {why.wanted} needed, {why.left} to be had"

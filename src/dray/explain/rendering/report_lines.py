@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dray.allocator.refusals import RefusalReason
+from dray.allocator.refusals import POOL_REASONS, RefusalReason
 from dray.explain.diagnosis import DeviceOutcome, FailedAttempt, FoundDevice, NodeOutcome, NodeReport
 from dray.explain.rendering.refusal_phrases import (
     format_claim_suffix,
@@ -91,9 +91,7 @@ def render_attempt_lines(
     return [*lines, _render_tally_line(attempt, inside, with_names)]
 
 
-_WHOLE_ATTEMPT_REASONS = frozenset(
-    {RefusalReason.TOO_MANY_DEVICES, RefusalReason.POOL_INCOMPLETE, RefusalReason.POOL_INVALID}
-)
+_WHOLE_ATTEMPT_REASONS = POOL_REASONS | {RefusalReason.TOO_MANY_DEVICES}
 """Obstacles that rule out an alternative before any device is examined."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dray.api.devices.selector_analysis import analyze_selector
-from dray.lint.findings import DeferredFinding, FieldFinding
+from dray.lint.findings import THESE_MANIFESTS, DeferredFinding, FieldFinding
 from dray.lint.object_facts import ObjectFacts, SelectorGroup, SelectorUse, SliceFacts
 from dray.lint.selectors.device_models import MAX_MODELS, DeviceModelIndex
 from dray.lint.selectors.evaluation import SelectorEvaluator, SelectorRow
@@ -28,6 +28,8 @@ class SelectorCheckInput:
     classes: Mapping[str, ObjectFacts]
     objects: Sequence[ObjectFacts]
     is_complete: bool
+    place: str = THESE_MANIFESTS
+    """What was searched, for messages."""
 
 
 def check_selectors(check_input: SelectorCheckInput) -> Iterator[DeferredFinding]:
@@ -100,6 +102,7 @@ class _SelectorChecker:
                 of_class,
                 is_class_known=before is not None,
                 complete=self._input.is_complete,
+                place=self._input.place,
             )
             findings.append(list(report_selector(evaluated)))
         return findings

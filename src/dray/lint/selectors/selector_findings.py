@@ -18,7 +18,7 @@ from dray.api.devices.device_cel import DeviceBinding, bind_device
 from dray.api.devices.selector_analysis import SelectorAnalysis, SelectorCondition, analyze_selector
 from dray.api.resource import Device
 from dray.cel import ErrorReason
-from dray.lint.findings import FieldFinding
+from dray.lint.findings import THESE_MANIFESTS, FieldFinding
 from dray.lint.rules import Severity
 from dray.lint.selectors.attribute_findings import describe_field, find_unknown_fields, find_wrong_types
 from dray.lint.selectors.device_models import DeviceModel, DeviceModelIndex
@@ -53,6 +53,7 @@ class EvaluatedSelector:
     is_class_selector: bool
     is_class_known: bool = True
     complete: bool = False
+    place: str = THESE_MANIFESTS
 
 
 def report_selector(evaluated: EvaluatedSelector) -> Iterator[FieldFinding]:
@@ -166,7 +167,7 @@ def _report_absent_driver(evaluated: EvaluatedSelector, analysis: SelectorAnalys
     return FieldFinding(
         "selector-never-true",
         "",
-        f"matches nothing here: no device of driver `{driver}` is among these manifests",
+        f"matches nothing here: no device of driver `{driver}` is {evaluated.place}",
         expected=f"slices of `{driver}`, or another driver",
         hint=hint,
         severity=severity,

@@ -100,6 +100,14 @@ class CdiSpecCache:
             edits |= next(each.container_edits for each in spec.devices if each.name == device.name)
         return edits
 
+    def list_devices(self) -> dict[str, tuple[Path, ...]]:
+        """List the files that describe each device, by its qualified name."""
+        found: dict[str, tuple[Path, ...]] = {}
+        for index in self._scan():
+            for device, paths in index.items():
+                found[str(device)] = (*found.get(str(device), ()), *paths)
+        return found
+
     def _find_device(self, name: str, indexes: Sequence[_DeviceIndex]) -> tuple[QualifiedDeviceName, Path]:
         try:
             device = parse_qualified_name(name)

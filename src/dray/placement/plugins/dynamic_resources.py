@@ -25,6 +25,7 @@ from dray.allocator.search.trace import Exhausted, GaveUp, Pick, SearchEnding, S
 from dray.api.core import Node
 from dray.api.json_text import write_json
 from dray.api.resource import ResourceClaim
+from dray.api.unknown_fields import list_unknown_fields
 from dray.errors import UnanswerableClaimError
 from dray.explain import WorkBudget
 from dray.explain.wording import describe_progress
@@ -75,7 +76,7 @@ class DynamicResources:
     searches: DeviceSearches
     normalize_scores: ScoreNormalizer = normalize_min_max
     name: str = PLUGIN_NAME
-    _queries: dict[tuple[bytes, ...], DeviceQuery] = field(default_factory=dict)
+    _queries: dict[tuple[tuple[bytes, tuple[str, ...]], ...], DeviceQuery] = field(default_factory=dict)
     _selected: dict[NodeSelector, frozenset[str]] = field(default_factory=dict)
     _selected_from: object = None
     """The nodes that `_selected` was computed for."""
@@ -140,7 +141,7 @@ class DynamicResources:
 
         Raises `UnanswerableClaimError` for a claim that no node could ever satisfy.
         """
-        key = tuple([encode_spec(claim) for claim in pending_pod.pending])
+        key = tuple([(encode_spec(claim), list_unknown_fields(claim)) for claim in pending_pod.pending])
         known, classes = self._queries.get(key), snapshot.inventory.classes
         if known is None or any(classes.get(name) is not used for name, used in known.classes.items()):
             allocation_request = normalize_claims(

@@ -6,7 +6,8 @@ claim take its lock one after the other, and the holder of the lock reserves the
 claim of a hundred pods is not written a hundred times. When every claim is reserved for the pod and its
 devices are ready, the binding is posted. After a definite failure the binder removes the pod from its claims
 again and releases devices that no other pod uses. After an uncertain one (no response came) everything stays,
-and the watch shows the outcome.
+and the watch shows the outcome. Where nobody keeps a ledger, an allocation is checked for duplicates before
+any pod goes on with it (see `duplicate_check`); the lock of the claim is held meanwhile.
 
 Rules for this file: the binder decides nothing that the scheduling cycle did not decide. A placement that
 does not fit any more raises `StalePlacementError`, and the pod is tried again.
@@ -39,7 +40,13 @@ from dray.placement.plugins.dynamic_resources import find_unreachable_claim
 from dray.placement.scheduling_cycle import Placement
 from dray.scheduler.assume_cache import ClaimAssumeCache
 from dray.scheduler.binding.claim_locks import ClaimLock, ClaimLocks
-from dray.scheduler.binding.errors import DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
+from dray.scheduler.binding.duplicate_check import DuplicateCheck
+from dray.scheduler.binding.errors import (
+    DevicesNotReadyError,
+    DuplicateAllocationError,
+    PodGoneOrBoundError,
+    StalePlacementError,
+)
 
 MAX_WRITE_ATTEMPTS: Final = 5
 """How often a claim that others write too is read and checked again."""
@@ -58,8 +65,13 @@ class Binder:
         """Claim and pod uids of reservations this scheduler made, while these pods are in flight.
         Reservations that another scheduler made for the same pod are not undone.
         """
-        self.conflicts = 0
-        """Writes that met another version, or a ledger that objected; for metrics."""
+        self.conflicts = self.duplicates = 0
+        """Writes that met another version, or a ledger that objected; and allocations that were taken back
+        because another claim had the same devices. For metrics.
+        """
+        self.duplicate_check: DuplicateCheck | None = None
+        self.needs_duplicate_check: Callable[[], bool] = lambda: True
+        """Whether nobody keeps a ledger, so that new allocations are checked."""
 
     async def bind_claims(
         self, placement: Placement, on_waiting: Callable[[str], None] = lambda _why: None
@@ -139,7 +151,8 @@ class Binder:
             if FINALIZER not in stored.metadata.finalizers:
                 stored = await self._add_finalizer(stored)
             new = self._build_reserved_claim(stored, allocation, claim_lock.waiting_consumers.values())
-            self._claims.update(await self._write_status(stored, new))
+            written = await self._write_status(stored, new)
+            self._claims.update(written)
             self._reserved_by_us.update((claim.metadata.uid, uid) for uid in _get_new_consumers(stored, new))
         except ConflictError as refused:
             self.conflicts += 1
@@ -148,7 +161,21 @@ class Binder:
         except NotFoundError:
             self._claims.remove(claim)
             raise StalePlacementError(f"claim {_format_claim_name(claim)} was deleted") from None
+        if stored.status.allocation is None:
+            await self._check_duplicates(written, _get_new_consumers(stored, new))
         return True
+
+    async def _check_duplicates(self, written: ResourceClaim, consumers: set[str]) -> None:
+        """Take back an allocation that another claim holds, too; only where nobody keeps a ledger."""
+        if self.duplicate_check is None or not self.needs_duplicate_check():
+            return
+        duplicate = await self.duplicate_check.find_duplicate(written)
+        if duplicate:
+            self.duplicates += 1
+            await self._remove_consumers(written, consumers)
+            raise DuplicateAllocationError(
+                f"claim {_format_claim_name(written)} was allocated, and gave its devices back: {duplicate}"
+            )
 
     async def _is_still_reserved(self, claim: ResourceClaim, pod: Pod) -> bool:
         """Whether the server confirms a reservation that this scheduler did not make itself.
@@ -159,7 +186,10 @@ class Binder:
         if (claim.metadata.uid, pod.metadata.uid) in self._reserved_by_us:
             return True
         now = await self._read_claim(claim)
-        return now.status.allocation is not None and reservation.is_reserved_for(now, pod)
+        if now.status.allocation is None or not reservation.is_reserved_for(now, pod):
+            return False
+        await self._check_duplicates(now, {pod.metadata.uid})
+        return True
 
     def _check_stored_claim(self, claim: ResourceClaim, pod: Pod, node: Node) -> ResourceClaim | None:
         """Return the stored claim when something has to be written; None when it is reserved for the pod
@@ -306,23 +336,27 @@ class Binder:
     async def release_claim(self, claim: ResourceClaim, pod: Pod) -> None:
         """Remove the pod from one claim; the allocation goes with the last consumer."""
         async with self.locks.use(claim) as claim_lock, claim_lock.lock:
-            for _ in range(MAX_WRITE_ATTEMPTS):
-                stored = self._claims.get_stored(claim)
-                if stored is None:
-                    return
-                left = tuple(user for user in stored.status.reserved_for if user.uid != pod.metadata.uid)
-                status = msgspec.structs.replace(stored.status, reserved_for=left)
-                if not left:
-                    status = msgspec.structs.replace(status, allocation=None, devices=())
-                if status == stored.status:
-                    return
-                try:
-                    self._claims.update(
-                        await self._write_status(stored, msgspec.structs.replace(stored, status=status))
-                    )
-                    return
-                except ConflictError as refused:
-                    await self._reread_after_conflict(claim, stored, refused)
+            await self._remove_consumers(claim, {pod.metadata.uid})
+
+    async def _remove_consumers(self, claim: ResourceClaim, consumers: set[str]) -> None:
+        """Remove consumers from a claim whose lock we hold; the allocation goes with the last one."""
+        for _ in range(MAX_WRITE_ATTEMPTS):
+            stored = self._claims.get_stored(claim)
+            if stored is None:
+                return
+            left = tuple(user for user in stored.status.reserved_for if user.uid not in consumers)
+            status = msgspec.structs.replace(stored.status, reserved_for=left)
+            if not left:
+                status = msgspec.structs.replace(status, allocation=None, devices=())
+            if status == stored.status:
+                return
+            try:
+                self._claims.update(
+                    await self._write_status(stored, msgspec.structs.replace(stored, status=status))
+                )
+                return
+            except ConflictError as refused:
+                await self._reread_after_conflict(claim, stored, refused)
         raise StalePlacementError(f"claim {_format_claim_name(claim)} changes faster than it can be written")
 
 

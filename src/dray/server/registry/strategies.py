@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
+from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import get_storage_kind
 from dray.server.registry import pod_strategy
@@ -46,6 +47,8 @@ class KindStrategy:
     """What a field selector may name besides `metadata.name` and `metadata.namespace`."""
     prepare_for_create: Callable[[PendingObject], PendingObject] | None = None
     prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
+    prepare_status: Callable[[PendingObject, PendingObject], PendingObject] | None = None
+    """What happens to an updated status before it is validated."""
     validate_update: Callable[[Document, Document], list[FieldError]] | None = None
 
 
@@ -68,6 +71,12 @@ def prepare_for_update(pending: PendingObject, before: PendingObject) -> Pending
     return pending if prepare is None else prepare(pending, before)
 
 
+def prepare_status(pending: PendingObject, before: PendingObject) -> PendingObject:
+    """An object with an updated status, as its kind stores it."""
+    prepare = get_strategy(pending.kind).prepare_status
+    return pending if prepare is None else prepare(pending, before)
+
+
 def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
     """Errors for fields that an update changes although its kind fixes them on create."""
     validate = get_strategy(pending.kind).validate_update
@@ -87,6 +96,31 @@ def _reset_taint_time(rule: PendingObject, before: PendingObject) -> PendingObje
         return rule
     view = replace(rule.view, spec=replace(rule.view.spec, taint=replace(taint, time_added=None)))
     return PendingObject.from_view(rule.kind, view).replace_metadata(rule.metadata)
+
+
+def _drop_released_devices(claim: PendingObject, before: PendingObject) -> PendingObject:
+    """Drop what drivers reported about devices that this update releases: nobody else would clean it up."""
+    status = claim.view.status
+    if not status.devices:
+        return claim
+    results, stored = _list_results(claim), _list_results(before)
+    released = {_identify(each) for each in stored} - {_identify(each) for each in results}
+    kept = tuple(each for each in status.devices if _identify(each) not in released)
+    if len(kept) == len(status.devices):
+        return claim
+    view = replace(claim.view, status=replace(status, devices=kept))
+    return PendingObject.from_view(claim.kind, view).replace_metadata(claim.metadata)
+
+
+def _list_results(claim: PendingObject) -> tuple[DeviceRequestAllocationResult, ...]:
+    allocation = claim.view.status.allocation
+    return () if allocation is None else allocation.devices.results
+
+
+def _identify(
+    device: DeviceRequestAllocationResult | AllocatedDeviceStatus,
+) -> tuple[str, str, str, str | None]:
+    return device.driver, device.pool, device.device, device.share_id
 
 
 def _prepare_namespace(pending: PendingObject) -> PendingObject:
@@ -146,7 +180,9 @@ INVOLVED_OBJECT_FIELDS: Final = (
 STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
     {
         ("resource.k8s.io", "DeviceClass"): KindStrategy(returns_deleted_object=True),
-        ("resource.k8s.io", "ResourceClaim"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        ("resource.k8s.io", "ResourceClaim"): KindStrategy(
+            has_generation=False, returns_deleted_object=True, prepare_status=_drop_released_devices
+        ),
         ("resource.k8s.io", "ResourceClaimTemplate"): KindStrategy(
             has_generation=False, returns_deleted_object=True
         ),

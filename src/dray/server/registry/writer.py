@@ -42,6 +42,7 @@ from dray.server.registry.strategies import (
     has_status,
     prepare_for_create,
     prepare_for_update,
+    prepare_status,
     validate_immutable_fields,
 )
 
@@ -260,7 +261,7 @@ def _add_warnings(result: WriteResult, warnings: list[str]) -> WriteResult:
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
     """The stored object with those parts of the pending one that the request may write."""
     if subresource == "status":
-        return before.copy_status_from(pending)
+        return prepare_status(before.copy_status_from(pending), before)
     if subresource == "finalize":
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []

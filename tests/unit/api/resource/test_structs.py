@@ -28,7 +28,7 @@ from dray.api.strategies.gated_fields import GATED_FIELDS
 from dray.values.node_selectors import NodeSelector, build_node_name_selector
 from tests.fieldtree import Field, fields_of
 
-ALWAYS_WRITTEN = {"apiVersion", "kind", "generation", "resourceSliceCount"}
+ALWAYS_WRITTEN = {"apiVersion", "kind", "generation", "resourceSliceCount", "reason", "message"}
 CLOSED = [kind for kind in KINDS if not kind.open]
 HOLDERS = sorted(
     {field.holder for kind in CLOSED for field in fields_of(kind.type).values()}

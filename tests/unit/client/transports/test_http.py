@@ -263,8 +263,8 @@ def authority():
     return Authority()
 
 
-def server_tls(authority, tmp_path, name="localhost"):
-    certificate, key = authority.issue(name)
+def server_tls(authority, tmp_path, name="localhost", days=1):
+    certificate, key = authority.issue(name, days=days)
     (tmp_path / "server.pem").write_bytes(certificate + key)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "server.pem")
@@ -311,6 +311,18 @@ async def test_a_server_with_an_untrusted_certificate_gets_no_request(authority,
         async with reaching(ClientConfig(server, ca=authority.certificate, server_name="other")) as transport:
             with pytest.raises(ServerUnreachableError, match="certificate"):
                 await transport.request(TransportRequest("GET", "/x"))
+
+
+async def test_an_expired_certificate_of_a_server_is_called_that(authority, tmp_path):
+    async with serving(FakeApi(), server_tls(authority, tmp_path, days=-1)) as port:
+        config = ClientConfig(f"https://127.0.0.1:{port}", ca=authority.certificate, source="my/config")
+        async with reaching(config) as transport:
+            with pytest.raises(ServerUnreachableError) as refused:
+                await transport.request(TransportRequest("GET", "/x"))
+    assert str(refused.value) == (
+        f"no answer to GET https://127.0.0.1:{port}/x: the certificate of the server is not accepted: "
+        "certificate has expired; the certificate authority comes from `my/config`"
+    )
 
 
 async def test_invalid_certificates_are_reported():

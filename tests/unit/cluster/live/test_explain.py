@@ -8,7 +8,10 @@ import pytest
 
 from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.search.resumable import TimeLimit
+from dray.client.object_refs import get_kind
+from dray.cluster.live.access import AccessGap
 from dray.cluster.live.explain import LiveExplainer, LiveExplanation
+from dray.cluster.live.snapshot import LiveSnapshot
 from dray.gates import GateSet
 from dray.simulation.file_placement import build_inventory
 from tests.unit.simulation.cluster_text import (
@@ -47,10 +50,16 @@ SMALL = (
 )
 
 
-def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> LiveExplanation:
+def asked(
+    text: str, name: str, kind: str = "pod", only: str | None = None, gaps: tuple[AccessGap, ...] = ()
+) -> LiveExplanation:
     cluster, admission = bundle(SMALL + text), AllocatorGateFilter(GateSet.from_defaults())
     explainer = LiveExplainer(
-        cluster, admission, build_inventory(cluster, admission, evaluator), only, TimeLimit(lambda: 0.0)
+        LiveSnapshot(cluster, gaps),
+        admission,
+        build_inventory(cluster, admission, evaluator),
+        only,
+        TimeLimit(lambda: 0.0),
     )
     explain = explainer.explain_pod if kind == "pod" else explainer.explain_claim
     return explain(("default", name))
@@ -226,9 +235,46 @@ def test_what_was_given_up_once_is_not_searched_for_three_times() -> None:
     )
     admission = AllocatorGateFilter(GateSet.from_defaults())
     limit = TimeLimit(lambda: float(next(seconds)), 3.0)
-    explainer = LiveExplainer(cluster, admission, build_inventory(cluster, admission, evaluator), None, limit)
+    explainer = LiveExplainer(
+        LiveSnapshot(cluster), admission, build_inventory(cluster, admission, evaluator), None, limit
+    )
     explanation = explainer.explain_pod(("default", "p"))
     assert not explanation.is_good
     assert explanation.headline == "Pod default/p may or may not fit: the search gave up on node-a"
     assert "was given up after" in explanation.summary
     assert explainer._devices.searches.ending_counts == {"GaveUp": 1}
+
+
+SAID = "status:\n  conditions: [{type: PodScheduled, status: 'False', message: 0/3 nodes are available}]\n"
+
+
+@pytest.mark.parametrize("kind", ["ResourceSlice.resource.k8s.io", "DeviceClass.resource.k8s.io"])
+def test_who_may_not_read_devices_gets_the_words_of_the_scheduler(kind: str) -> None:
+    explanation = asked(pod("p", claims="two", extra=SAID), "p", gaps=(AccessGap(get_kind(kind)),))
+    assert not explanation.is_good
+    assert explanation.headline == "Pod default/p cannot run yet: 0/3 nodes are available"
+    assert explanation.remarks == (
+        "claim default/two has no devices yet",
+        "the reason is the scheduler's: not enough can be read to search for devices here",
+    )
+
+
+def test_a_claim_that_may_not_be_read_is_not_called_missing() -> None:
+    claims = get_kind("ResourceClaim.resource.k8s.io")
+    unread = asked(pod("p", claims="hidden"), "p", gaps=(AccessGap(claims),))
+    assert unread.headline == "Pod default/p cannot run yet: the scheduler has not said yet why"
+    read = asked(pod("p", claims="hidden"), "p", gaps=(AccessGap(claims, ("default",)),))
+    assert read.headline == "Pod default/p cannot run yet: claim default/hidden does not exist"
+
+
+def test_who_may_not_read_nodes_gets_an_answer_about_devices() -> None:
+    explanation = asked(pod("p", claims="two", extra=SAID), "p", gaps=(AccessGap(get_kind("Node")),))
+    assert not explanation.is_good
+    assert explanation.headline == "Pod default/p cannot run yet: no node can satisfy claim default/two"
+    assert explanation.remarks == ("the scheduler says: 0/3 nodes are available",)
+
+
+def test_a_claim_without_readable_devices() -> None:
+    gaps = (AccessGap(get_kind("ResourceSlice.resource.k8s.io")),)
+    explanation = asked("", "two", "claim", gaps=gaps)
+    assert (explanation.headline, explanation.is_good) == ("Claim default/two has no devices yet", False)

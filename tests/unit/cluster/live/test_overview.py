@@ -8,7 +8,10 @@ import pytest
 
 from dray.api.codec import decode_document
 from dray.api.core import Node, Pod
+from dray.api.decode_report import UnknownField
+from dray.api.kinds import get_kind_by_type
 from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.api.unknown_fields import mark_unknown_fields
 from dray.cli.commands.operations.status import render_overview
 from dray.cluster.live.overview import ClusterOverview, build_overview, describe_pod_state
 
@@ -109,7 +112,7 @@ def test_devices_are_those_of_the_newest_generation_and_admin_access_takes_none(
 
 def test_pods_that_are_over_have_nothing() -> None:
     train = {each.name: each for each in seen().nodes[0].pods}
-    assert train["ml/train"].devices == ("gpu-1 (memory 5Gi)", "gpu-0")
+    assert [str(each) for each in train["ml/train"].devices] == ["gpu-1 (memory 5Gi)", "gpu-0"]
     assert (train["ml/over"].word, train["ml/over"].devices) == ("done", ())
 
 
@@ -129,6 +132,7 @@ def test_the_state_of_a_pod() -> None:
         ({}, "Unknown", "lost"),
         ({"unschedulable": True}, "True", "cordoned"),
         ({"unschedulable": True}, "False", "not ready"),
+        ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}, "True", "not ready"),
         ({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]}, "True", "lost"),
         ({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}, "True", "fenced"),
     ],
@@ -156,6 +160,23 @@ def test_the_page_of_a_cluster() -> None:
         "ml/later   waiting   no device",
         "hint: `dray explain pod/later -n ml` shows the whole reason",
     ]
+
+
+def test_wide_names_every_pool_and_device() -> None:
+    lines = list(render_overview(seen(), wide=True))
+    assert lines[:5] == [
+        "NODE      STATE      PODS   DRIVER            POOL     USED    FREE",
+        "node-2    ready      1      gpu.example.com   node-2   gpu-1   gpu-0, gpu-2, gpu-10",
+        "node-3    cordoned   0",
+        "node-10   ready      0",
+        "(any)                       gpu.example.com   fabric           far",
+    ]
+    assert lines[8].endswith("gpu.example.com/node-2/gpu-1 (memory 5Gi), gpu.example.com/node-2/gpu-0")
+
+
+def test_nodes_that_may_not_be_read_have_no_state() -> None:
+    now = build_overview(None, [pod("p", "a", "Running")], [], [pages("one", "x", node="a")])
+    assert [(each.name, each.word) for each in now.nodes] == [("a", "unknown")]
 
 
 def test_what_is_not_ready_has_a_reason() -> None:
@@ -211,3 +232,24 @@ def test_a_page_fits_the_terminal_it_is_shown_in() -> None:
 
 def test_a_cluster_without_nodes_says_so() -> None:
     assert list(render_overview(build_overview([], [], [], []))) == ["there is no node yet"]
+
+
+def test_a_pool_with_unknown_fields_is_named():
+    published: ResourceSlice = read(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "s"},
+            "spec": {
+                "driver": "gpu.example.com",
+                "nodeName": "node-1",
+                "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "gpu-0"}],
+            },
+        }
+    )
+    unknown = [UnknownField("spec.devices[0].tomorrow", "tomorrow")]
+    marked = mark_unknown_fields(published, get_kind_by_type(ResourceSlice), unknown)
+    lines = list(render_overview(build_overview([node("node-1")], [], [], [marked])))
+    why = "`spec.devices[].tomorrow` is unknown to this dray"
+    assert f"pool gpu.example.com/node-1 is not usable: {why}" in lines

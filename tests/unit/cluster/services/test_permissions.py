@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ import yaml
 
 from dray.cluster.services.permissions import (
     CONTROLLER_PERMISSIONS,
+    GUARD_PERMISSIONS,
+    GUARD_SECRET_RULES,
+    GUARD_TLS_RULES,
     LEASE_NAMESPACE,
     NODE_PERMISSIONS,
     SCHEDULER_PERMISSIONS,
@@ -21,7 +25,15 @@ from dray.server.auth.authz.bootstrap_roles import BOOTSTRAP_ROLES
 from dray.server.auth.authz.policy_rules import AccessAttributes, PolicyRule, parse_rule, read_rules
 from tests.outside import ROOT
 
-SERVICES = {"scheduler": SCHEDULER_PERMISSIONS, "controller": CONTROLLER_PERMISSIONS}
+SERVICES = {
+    "scheduler": SCHEDULER_PERMISSIONS,
+    "controller": CONTROLLER_PERMISSIONS,
+    "guard": replace(
+        GUARD_PERMISSIONS,
+        rules=GUARD_PERMISSIONS.rules + GUARD_TLS_RULES,
+        namespaced_rules=((LEASE_NAMESPACE, GUARD_SECRET_RULES),),
+    ),
+}
 
 
 def _manifests(service: str) -> dict[str, dict[str, Any]]:
@@ -44,7 +56,9 @@ def _pieces(rules: tuple[PolicyRule, ...], namespace: str = "") -> set[RequiredA
 @pytest.mark.parametrize("service", SERVICES)
 def test_the_manifests_grant_exactly_what_is_needed(service: str) -> None:
     rights, granted = SERVICES[service], _manifests(service)
-    assert _pieces(read_rules(granted["ClusterRole"]["rules"])) == set(expand_rules(rights.rules))
+    assert _pieces(read_rules(granted["ClusterRole"]["rules"])) == set(
+        expand_rules((*rights.rules, *rights.optional_rules))
+    )
     assert granted["Role"]["metadata"]["namespace"] == LEASE_NAMESPACE
     namespaced = (*rights.election_rules, *dict(rights.namespaced_rules).get(LEASE_NAMESPACE, ()))
     assert _pieces(read_rules(granted["Role"]["rules"]), LEASE_NAMESPACE) == set(

@@ -18,7 +18,7 @@ from tests.unit.driver.driver_server import AGENT_OF_DRAY, wait_until
 STAYS = "a claim is gone and stays prepared until the agent unprepares it"
 
 
-def _without_preparations(request: TransportRequest) -> None:
+def answer_without_preparations(request: TransportRequest) -> None:
     """Answer as an API server of Kubernetes, which has no kinds of dray."""
     if request.path.startswith("/apis/dray.dev"):
         raise NotFoundError(404, {"message": "the server could not find the requested resource"})
@@ -57,7 +57,7 @@ async def _now(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        (_without_preparations, "the server has no preparations"),
+        (answer_without_preparations, "the server has no preparations"),
         (_preparations_forbidden, "the preparations of this node cannot be read"),
         (None, "the agent of this node announces no preparations"),
     ],
@@ -92,7 +92,7 @@ def test_a_claim_of_an_earlier_boot_is_given_back_because_no_container_of_it_run
     async def scenario() -> None:
         async with open_driver_node() as node:
             await _prepare_and_lose(node)
-            node.transport.before = _without_preparations
+            node.transport.before = answer_without_preparations
             gpu = Gpu()
             async with node.run_driver(gpu, boot_id="boot-2") as agent:
                 await wait_until(lambda: _now(gpu.calls), lambda calls: calls == [("unprepare", "c")])
@@ -109,7 +109,7 @@ def test_a_device_that_stays_prepared_is_refused_to_the_next_claim_which_names_t
     async def scenario() -> None:
         async with open_driver_node() as node:
             uid = await _prepare_and_lose(node)
-            node.transport.before = _without_preparations
+            node.transport.before = answer_without_preparations
             async with node.run_driver() as agent:
                 next_uid = await node.create_claim("next")
                 refusal = await agent.expect_refusal(next_uid, "next")

@@ -23,6 +23,7 @@ from dray.client.config.kubeconfig import load_client_config
 from dray.client.transports.http import HttpTransport
 from dray.cluster.services.api_server import ServerProcessOptions, open_server
 from dray.driver import Driver, device
+from dray.driver.service import agent_directories
 from dray.driver.service.grpc_servers import build_socket_paths
 from dray.driver.service.program import main
 from dray.wire.grpc_services import REGISTRATION, GrpcStub
@@ -189,6 +190,55 @@ def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
     assert "Nameless.name: a driver needs a name, for example `gpu.example.com`" in capsys.readouterr().err
     assert main(Bad, arguments) == 2
     assert "Bad.name: `not a name`: " in capsys.readouterr().err
+
+
+def build_roots(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name / "plugins_registry").mkdir(parents=True)
+
+
+def test_a_driver_refuses_to_guess_between_an_agent_of_dray_and_a_kubelet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_roots(tmp_path, "dray-node", "kubelet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(agent_directories, "KUBELET_DIR", tmp_path / "kubelet")
+    assert main(Dice, ["--node", "n", "--kubeconfig", to_nobody(tmp_path)]) == 2
+    (output,) = capsys.readouterr().err.splitlines()
+    agent, kubelet = tmp_path / "dray-node", tmp_path / "kubelet"
+    assert output == (
+        f"error: which agent is this driver for? There are the directories `{agent}` (of `dray node`) and "
+        f"`{kubelet}` (of a kubelet); choose one with `--kubelet-dir {agent}` or `--kubelet-dir {kubelet}`, "
+        "or name the directories with `--plugins` and `--plugins-registry`"
+    )
+
+
+def test_the_log_begins_with_the_cluster_and_the_directories(tmp_path: Path) -> None:
+    root = Path(tempfile.mkdtemp(prefix="dray-"))  # short enough for sockets
+    (tmp_path / "dice.py").write_text(PROGRAM)
+    build_roots(root, "dray-node")
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "dice.py"), "--node", "n", "--kubeconfig", to_nobody(tmp_path)],
+        stderr=subprocess.PIPE,
+        cwd=root,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        while "serving" not in process.stderr.readline():
+            assert process.poll() is None
+        assert (root / "dray-node" / "plugins" / "dice.example.com" / "dra.sock").is_socket()
+    finally:
+        process.kill()
+        process.communicate()
+        shutil.rmtree(root, ignore_errors=True)
+    said = (
+        f"server=http://127.0.0.1:9 context=c kubeconfig={tmp_path}/config plugins={root}/dray-node/plugins"
+    )
+    assert "starting driver=dice.example.com" in line
+    assert said in line
+    assert f"registry={root}/dray-node/plugins_registry cdi=/var/run/cdi" in line
 
 
 def test_a_driver_runs_as_a_process_and_ends_on_a_signal() -> None:

@@ -116,7 +116,9 @@ def collect_metric_tables() -> Mapping[str, Mapping[str, MetricDefinition]]:
     from dray.controllers import metrics as controllers
     from dray.driver import metrics as driver
     from dray.driver.classic import async_controller
+    from dray.guard import metrics as guard
     from dray.node import agent_metrics as node
+    from dray.node.inspection import metrics as inspection
     from dray.scheduler import metrics as scheduler
     from dray.server.observability import metrics as server
 
@@ -124,7 +126,9 @@ def collect_metric_tables() -> Mapping[str, Mapping[str, MetricDefinition]]:
         "The server": server.MEASURES,
         "The scheduler": scheduler.METRIC_DEFINITIONS,
         "The controllers": controllers.METRIC_DEFINITIONS,
+        "The guard": guard.METRIC_DEFINITIONS,
         "Node agents": node.MEASURES,
+        "`dray doctor node`": inspection.METRIC_DEFINITIONS,
         "Drivers": {**driver.MEASURES, **async_controller.MEASURES},
     }
 

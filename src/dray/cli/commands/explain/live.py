@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,11 +13,11 @@ from dray.claims.reservation import is_pod_finished
 from dray.cli.commands.explain.page import ExplainCommandOptions, get_page_width, paint, print_pages
 from dray.cli.exit_codes import EXIT_NO, EXIT_YES
 from dray.cli.input.cluster_files import check_node, resolve_name
-from dray.cli.input.server_connection import ServerTarget, connect_to_server, run_to_completion
+from dray.cli.input.live_cluster import ON_SERVER, print_snapshot_remarks, read_live_input, require_pods
+from dray.cli.input.server_connection import ServerTarget
 from dray.cli.output.tables import render_table
-from dray.cli.output.text import print_message, sanitize_text
+from dray.cli.output.text import sanitize_text
 from dray.cluster.live.explain import LiveExplainer, LiveExplanation
-from dray.cluster.live.snapshot import read_bundle
 from dray.errors import InputError
 from dray.explain import PageRole, render_text, to_document
 from dray.explain.rendering.document import API_VERSION, KIND
@@ -28,54 +27,37 @@ from dray.manifests import to_json
 from dray.simulation.bundle import Bundle
 from dray.simulation.file_placement import build_inventory
 
-ON_SERVER = "on the server"
 Named = tuple[str, str]
 """Kind and name as given on the command line."""
 
 
 def explain_live(server: ServerTarget, subject: Named | None, options: ExplainCommandOptions) -> int:
     """Explain the current state of a server; return the exit code."""
-    _check_reachable(server)
-    bundle, namespace = run_to_completion(_read_server(server))
-    if bundle.slices:  # without devices no remark matters
-        for remark in bundle.remarks:
-            print_message(remark)
+    wanted = _find_namespace(subject, options)
+    live = read_live_input(server, wanted)
+    require_pods(live, wanted)
+    bundle = live.snapshot.bundle
+    print_snapshot_remarks(live.snapshot)
     check_node(bundle, options.node, ON_SERVER)
     admission = AllocatorGateFilter(options.gates)
     explainer = LiveExplainer(
-        bundle, admission, build_inventory(bundle, admission), options.node, options.limit
+        live.snapshot, admission, build_inventory(bundle, admission), options.node, options.limit
     )
     if subject is None:
         names = _list_pending_pods(bundle, options.namespace)
         explanations = [explainer.explain_pod(name) for name in names]
     else:
         kind, text = subject
-        name = _resolve_subject(bundle, kind, text, options.namespace, namespace)
+        name = _resolve_subject(bundle, kind, text, options.namespace, live.namespace)
         explanations = [explainer.explain_pod(name) if kind == "pod" else explainer.explain_claim(name)]
     _print_explanations(explanations, options, many=subject is None)
     return EXIT_YES if all(explanation.is_good for explanation in explanations) else EXIT_NO
 
 
-def _check_reachable(server: ServerTarget) -> None:
-    """Raise an error that helps when there are neither files nor a configured server."""
-    from dray.client.config.client_config import ClientConfigError
-    from dray.client.config.kubeconfig import find_kubeconfig_files, is_in_pod
-
-    if server.is_explicit or os.environ.get("KUBECONFIG") or is_in_pod(os.environ):
-        return
-    if not find_kubeconfig_files(os.environ)[0].exists():
-        raise ClientConfigError(
-            "nothing to read; name files or folders with `-f`, or a running cluster with `--kubeconfig`"
-        )
-
-
-async def _read_server(server: ServerTarget) -> tuple[Bundle, str]:
-    """Read everything from the server, and the namespace of the context."""
-    from dray.client.config.kubeconfig import load_client_config
-
-    namespace = load_client_config(server.kubeconfig, server.context).namespace
-    async with connect_to_server(server.kubeconfig, server.context) as (client, _):
-        return await read_bundle(client), namespace
+def _find_namespace(subject: Named | None, options: ExplainCommandOptions) -> str | None:
+    """Find the namespace that the command line names: `-n ml` or `pod/ml/NAME`."""
+    inside = subject[1].rpartition("/")[0] if subject is not None else ""
+    return inside or options.namespace
 
 
 def _resolve_subject(bundle: Bundle, kind: str, text: str, given: str | None, current: str) -> NamespacedName:

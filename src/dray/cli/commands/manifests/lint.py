@@ -13,12 +13,26 @@ from typing import Any
 import click
 
 from dray.cli.commands.manifests import lint_report
+from dray.cli.commands.manifests.live_manifests import (
+    NO_LIVE_MANIFESTS,
+    LiveManifests,
+    read_live_manifests,
+)
 from dray.cli.exit_codes import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
 from dray.cli.input.options import color_option, gates_option, output_option, should_use_color
+from dray.cli.input.server_connection import ServerTarget, server_options
 from dray.clock import SystemClock, format_timestamp
 from dray.gates import GateSet
-from dray.lint import LintFinding, ObjectFacts, Severity, crosscheck, inspect_document, resolve_deferred
+from dray.lint import (
+    InspectionResult,
+    LintFinding,
+    ObjectFacts,
+    Severity,
+    crosscheck,
+    inspect_document,
+    resolve_deferred,
+)
 from dray.lint.rules import RULES
 from dray.manifests import ManifestDocument, ManifestReadError, ManifestSource, read_documents, to_json
 
@@ -45,16 +59,30 @@ _PROGRESS_MIN_FILES = 100
     help="Show findings of this severity and above.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Check the objects of a running cluster; with FILES, check those against its devices and classes.",
+)
+@click.option("-n", "--namespace", metavar="NAME", help="With --live: only objects of this namespace.")
+@server_options
 @color_option
-def command(paths: tuple[str, ...], **chosen: Any) -> int:
+def command(paths: tuple[str, ...], kubeconfig: str, context: str, **chosen: Any) -> int:
     """Find errors in manifests.
 
     FILES are read, FOLDERS are searched for .yaml, .yml and .json, and - is standard input. Every finding has
-    its location, what was expected, and often what to write instead. Exit code 0 when there are no errors, 1
-    when there are, 2 when a file cannot be read.
+    its location, what was expected, and often what to write instead. With `--live`, classes, slices, claims,
+    templates and pods with claims are read from the server of a kubeconfig, which is not changed; selectors
+    are tried on the devices that are really there. Exit code 0 when there are no errors, 1 when there are, 2
+    when a file cannot be read.
     """
+    server = ServerTarget(kubeconfig, context)
     options = _Options(**chosen)
-    tally = lint_files(manifest_files.find_input_files(paths), options.gates, complete=options.complete)
+    if not options.live and (server.is_explicit or options.namespace):
+        raise click.UsageError("`--kubeconfig`, `--context` and `-n` are for `--live`")
+    found = manifest_files.find_input_files(paths) if paths or not options.live else []
+    live = read_live_manifests(server, options.namespace) if options.live else NO_LIVE_MANIFESTS
+    tally = lint_files(found, options.gates, complete=options.complete, live=live)
     shown = [f for f in tally.findings if f.severity.rank <= Severity(options.severity).rank]
     if options.output == "json":
         click.echo(to_json([lint_report.build_lint_document(tally, shown)]), nl=False)
@@ -73,6 +101,8 @@ class _Options:
     strict: bool
     severity: str
     quiet: bool
+    live: bool
+    namespace: str | None
     color: str
 
 
@@ -93,39 +123,76 @@ def _print_findings(shown: Iterable[LintFinding], tally: lint_report.LintTally, 
 
 
 def lint_files(
-    found: Sequence[manifest_files.InputFile], gates: GateSet, *, complete: bool
+    found: Sequence[manifest_files.InputFile],
+    gates: GateSet,
+    *,
+    complete: bool,
+    live: LiveManifests = NO_LIVE_MANIFESTS,
 ) -> lint_report.LintTally:
-    """Inspect every file, then all objects together; one document is in memory at a time."""
+    """Inspect every file, then all objects together; one document is in memory at a time.
+
+    Objects of a cluster are inspected like files. Beside files they are only what the files are checked
+    against, and an object in a file takes the place of the same object in the cluster.
+    """
     now = format_timestamp(SystemClock().now())
+    texts = _ManifestTexts(found, live)
+    inspected = _inspect_files(found, texts, gates, now)
+    in_cluster = live.inspect(gates, now)
+    facts = [*inspected.facts, *live.filter_facts(in_cluster.facts, inspected.facts)]
+    has_files = bool(found)
+    place, complete = live.describe_place(has_files), live.is_complete(complete, has_files)
+    deferred = crosscheck(facts, complete=complete, place=place)
+    if has_files:
+        deferred = [one for one in deferred if one.location.source not in live.texts]
+    own = inspected if has_files else in_cluster
+    findings = [*own.findings, *resolve_deferred(deferred, texts.reopen)]
+    ordered = lint_report.sort_findings(findings, [*(target.name for target in found), *live.texts])
+    return lint_report.LintTally(len(found), own.objects, tuple(ordered), len(live.texts))
+
+
+class _ManifestTexts:
+    """Reads files and objects of a cluster by name; standard input, which cannot be read twice, is kept."""
+
+    def __init__(self, found: Sequence[manifest_files.InputFile], live: LiveManifests) -> None:
+        self._by_name = {target.name: target for target in found}
+        self._live = live
+        self._standard_input = b""
+
+    def read(self, target: manifest_files.InputFile) -> bytes:
+        data = manifest_files.read_contents(target)
+        if target.path is None:
+            self._standard_input = data
+        return data
+
+    def reopen(self, name: str) -> Iterator[ManifestDocument]:
+        if name in self._live.texts:
+            yield from read_documents(ManifestSource(name, self._live.texts[name]))
+            return
+        try:
+            target = self._by_name[name]
+            data = self._standard_input if target.path is None else manifest_files.read_contents(target)
+            yield from read_documents(ManifestSource.decode(name, data))
+        except (manifest_files.UnreadableFileError, ManifestReadError):
+            return  # reported already
+
+
+def _inspect_files(
+    found: Sequence[manifest_files.InputFile], texts: _ManifestTexts, gates: GateSet, now: str
+) -> InspectionResult:
     findings: list[LintFinding] = []
     facts: list[ObjectFacts] = []
     objects = 0
-    by_name = {target.name: target for target in found}
-    kept: dict[str, bytes] = {}  # standard input cannot be read twice
     with _track_progress(found) as progressing, _pause_garbage_collector():
         for target in progressing:
             try:
-                data = manifest_files.read_contents(target)
-                if target.path is None:
-                    kept[target.name] = data
-                for document in read_documents(ManifestSource.decode(target.name, data)):
+                for document in read_documents(ManifestSource.decode(target.name, texts.read(target))):
                     inspected = inspect_document(document, gates, now=now)
                     findings += inspected.findings
                     facts += inspected.facts
                     objects += inspected.objects
             except (manifest_files.UnreadableFileError, ManifestReadError) as broken:
                 findings.append(_build_unread_finding(target, broken))
-
-    def reopen(name: str) -> Iterator[ManifestDocument]:
-        try:
-            data = kept[name] if name in kept else manifest_files.read_contents(by_name[name])
-            yield from read_documents(ManifestSource.decode(name, data))
-        except (manifest_files.UnreadableFileError, ManifestReadError):
-            return  # reported already
-
-    findings += resolve_deferred(crosscheck(facts, complete=complete), reopen)
-    ordered = lint_report.sort_findings(findings, [target.name for target in found])
-    return lint_report.LintTally(len(found), objects, tuple(ordered))
+    return InspectionResult(tuple(findings), tuple(facts), objects)
 
 
 def _build_unread_finding(

@@ -26,6 +26,8 @@ class LintTally:
     files: int
     objects: int
     findings: tuple[LintFinding, ...]
+    live_objects: int = 0
+    """Objects of a running cluster, checked themselves when there are no files."""
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -76,12 +78,21 @@ def render_summary(tally: LintTally) -> str:
     ]
     notes = tally.count(Severity.NOTE) - sum(tally.unchecked_kinds.values())
     counts += [format_count(notes, "note")] if notes else []
-    checked = f"checked {format_count(tally.objects, 'object')} in {format_count(tally.files, 'file')}"
+    checked = f"checked {format_count(tally.objects, 'object')} {_describe_origin(tally)}"
     text = f"{checked}: {', '.join(counts) or 'nothing to complain about'}"
     if tally.unchecked_kinds:
         left = ", ".join(f"{count} {sanitize_text(kind)}" for kind, count in tally.unchecked_kinds.items())
         text += f"\nnot checked: {left}"
     return text
+
+
+def _describe_origin(tally: LintTally) -> str:
+    """Describe where objects were found, and what they were checked against."""
+    live = format_count(tally.live_objects, "object")
+    if not tally.files:
+        return "of the cluster"
+    files = f"in {format_count(tally.files, 'file')}"
+    return f"{files} against {live} of the cluster" if tally.live_objects else files
 
 
 _FINDING_KEYS = (
@@ -107,6 +118,7 @@ def build_lint_document(tally: LintTally, shown: Iterable[LintFinding]) -> dict[
         "summary": {
             "files": tally.files,
             "objects": tally.objects,
+            **({"liveObjects": tally.live_objects} if tally.live_objects else {}),
             **{f"{severity.value}s": tally.count(severity) for severity in Severity},
             "notChecked": tally.unchecked_kinds,
         },

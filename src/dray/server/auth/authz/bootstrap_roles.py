@@ -243,6 +243,12 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
             "list: preparations.dray.dev",
         ),
     ),
+    # The same rules as deploy/viewer.yaml.
+    BootstrapRole(
+        "dray:viewer",
+        (f"{_R}: nodes pods {_SLICES} deviceclasses.resource.k8s.io {_CLAIMS} {_TEMPLATES} {_TAINTS}",),
+        aggregates_to=TO_VIEW,
+    ),
     BootstrapRole(
         "dray:dashboard",
         (

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import tomllib
 
 import pytest
 import yaml
@@ -16,6 +19,7 @@ from dray.cli.commands.drivers import driver_conformance
 from dray.driver.skeleton import build_project_names, render_project
 from dray.errors import InputError
 from tests.contract.kitted import short_folder
+from tests.deploy.containerfile import read_stages
 from tests.e2e.patience import SOON
 from tests.unit.cli.conftest import Typed
 
@@ -34,6 +38,7 @@ def test_a_project_is_written_where_it_is_wanted(typed: Typed, desk):
     made = typed("driver", "new", "gpu.example.com", "mine/gpu")
     assert made.code == 0
     assert sorted(path.name for path in (desk / "mine" / "gpu").iterdir()) == [
+        "Containerfile",
         "README.md",
         "example.yaml",
         "gpu_driver.py",
@@ -123,6 +128,47 @@ def test_every_name_makes_sound_files(name):
         if path.endswith(".yaml"):
             kinds = [each["kind"] for each in yaml.safe_load_all(text)]
             assert kinds == ["DeviceClass", "ResourceClaimTemplate", "Pod"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_image_of_a_project_has_a_pinned_base_its_files_and_a_user_without_rights(name, tmp_path):
+    names = build_project_names(name)
+    files = render_project(names)
+    file = tmp_path / "Containerfile"
+    file.write_text(files["Containerfile"])
+    build, image = read_stages(file)
+    for stage in (build, image):
+        assert re.fullmatch(r"python:\d+\.\d+\.\d+-[a-z-]+", stage.base), "a full version, not `latest`"
+    copied = [word for step in build.find("COPY") for word in step.text.split()[:-1]]
+    assert sorted(copied) == sorted({"pyproject.toml", f"{names.module}.py"})
+    assert set(copied) <= set(files)
+    assert [step.text for step in image.find("COPY")] == [f"--from={build.name} /wheels /wheels"]
+    (user,) = image.find("USER")
+    assert int(user.text.partition(":")[0]) > 0
+    (entry_point,) = image.find("ENTRYPOINT")
+    assert entry_point.parse_words() == ["python", "-m", names.module]
+    (install,) = image.find("RUN")
+    project = tomllib.loads(files["pyproject.toml"])
+    assert install.text.endswith(" --no-index /wheels/*.whl"), "only what the build stage has made"
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"] == [f"{names.module}.py"]
+
+
+def test_the_wheel_that_the_image_installs_contains_the_program(tmp_path):
+    """The step of the build stage, without the wheels of what the driver depends on."""
+    names = build_project_names("gpu.example.com")
+    for path, text in render_project(names).items():
+        (tmp_path / path).write_text(text)
+    (build, _) = read_stages(tmp_path / "Containerfile")
+    step = build.find("RUN")[0].text.replace("/wheels", str(tmp_path / "wheels"))
+    assert step.startswith("python -m pip wheel ")
+    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
+    command = [sys.executable, *step.split()[1:], *offline]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=SOON)
+    (wheel,) = (tmp_path / "wheels").iterdir()
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    program = [sys.executable, "-m", names.module, "devices"]
+    ran = subprocess.run(program, cwd="/", env=environment, capture_output=True, text=True, timeout=SOON)
+    assert yaml.safe_load(ran.stdout)["spec"]["driver"] == "gpu.example.com", ran.stderr
 
 
 # --- restarting what is examined ---

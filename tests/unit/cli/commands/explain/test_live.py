@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dray.cli.commands.explain import live
+from dray.cli.input.live_cluster import LiveInput
 from dray.cli.input.server_connection import ServerTarget
-from dray.simulation.bundle import Bundle
+from dray.cluster.live.snapshot import LiveSnapshot
 from tests.unit.cli.conftest import Typed
 from tests.unit.simulation.cluster_text import allocated, bundle, claim, pod, slice_of
 
@@ -48,10 +49,10 @@ def has(monkeypatch: pytest.MonkeyPatch):
     """Says what the server has, and the namespace of the context."""
 
     def told(text: str, namespace: str = "default") -> None:
-        async def read(_server: ServerTarget) -> tuple[Bundle, str]:
-            return bundle(text), namespace
+        def read(_server: ServerTarget, _namespace: str | None) -> LiveInput:
+            return LiveInput(LiveSnapshot(bundle(text)), namespace)
 
-        monkeypatch.setattr(live, "_read_server", read)
+        monkeypatch.setattr(live, "read_live_input", read)
         monkeypatch.setenv("KUBECONFIG", "somewhere")
 
     return told
