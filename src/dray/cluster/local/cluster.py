@@ -56,6 +56,8 @@ class LocalClusterOptions:
     """The container runtime of nodes."""
     rootfs: Path | None = None
     """The root file system of containers of the `oci` runtime."""
+    container_user: str = "pod"
+    """The user of containers of the `process` runtime: `pod`, one of each pod's own, or `agent`."""
     gates: GateSet = field(default_factory=GateSet.from_defaults)
     """The gates of nodes; the other services have their own."""
 
@@ -105,7 +107,7 @@ def _build_services(
     server: RunningServer, setup_client: Client, options: LocalClusterOptions
 ) -> tuple[SupervisedService, ...]:
     app, log = server.app, options.server.log
-    node_options = (options.runtime, options.rootfs, options.gates)
+    node_options = (options.runtime, options.rootfs, options.gates, options.container_user)
     context = LocalNodeContext(app, options.server.directory, server.authority, log, *node_options)
     services = [
         SupervisedService(

@@ -51,6 +51,8 @@ class LocalNodeContext:
     """The root file system of containers of the `oci` runtime."""
     gates: GateSet = field(default_factory=GateSet.from_defaults)
     """The gates of the agents."""
+    container_user: str = "pod"
+    """The user of containers of the `process` runtime."""
 
 
 def build_node_services(context: LocalNodeContext, number: int) -> Iterator[SupervisedService]:
@@ -66,6 +68,8 @@ def build_node_services(context: LocalNodeContext, number: int) -> Iterator[Supe
         cdi=(root / "cdi",),
         runtime=context.runtime,
         rootfs=context.rootfs,
+        container_user=context.container_user,
+        private=(context.directory, sockets),
         labels=example_nodes.build_labels(number),
         capacity=example_nodes.NODE_CAPACITY,
         port=0,

@@ -38,6 +38,10 @@ class NodeOptions:
     runtime: str = "process"
     rootfs: Path | None = None
     """The root file system of containers of the `oci` runtime."""
+    container_user: str = "pod"
+    """The user of containers of the `process` runtime: `pod`, one of each pod's own, or `agent`."""
+    private: tuple[Path, ...] = ()
+    """More files and directories that containers must not see."""
     program: str = ""
     """The program behind the `oci` runtime; the first one found otherwise."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -98,9 +102,14 @@ def build_runtime(options: NodeOptions) -> ContainerRuntime:
 
 
 def _build_process_runtime(options: NodeOptions) -> ContainerRuntime:
+    from dray.node.containers.runtime.container_users import PodUsers
     from dray.node.containers.runtime.process import ProcessRuntime
 
-    return ProcessRuntime(options.root.resolve() / "containers")
+    root = options.root.resolve()
+    others = (options.registry, options.plugins, *options.private)
+    hidden = (root, *(path.resolve() for path in others if path is not None))
+    users = None if options.container_user == "agent" else PodUsers(hidden)
+    return ProcessRuntime(root / "containers", users=users)
 
 
 def _build_fake_runtime(options: NodeOptions) -> ContainerRuntime:

@@ -44,6 +44,13 @@ _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--rootfs", type=_DIRECTORY, help="The root file system of containers of the `oci` runtime.")
 @click.option(
+    "--container-user",
+    type=click.Choice(["pod", "agent"]),
+    default="pod",
+    show_default=True,
+    help="The user of containers of the `process` runtime: one of each pod's own, or that of the agent.",
+)
+@click.option(
     "--oci-runtime",
     "program",
     default="",
@@ -121,9 +128,10 @@ def command(**chosen: Any) -> int:
     from dray.cluster.services.permissions import NODE_PERMISSIONS
     from dray.cluster.services.standalone import StandaloneOptions, run_standalone
 
-    config = load_client_config(chosen.pop("kubeconfig"), chosen.pop("context"))
+    kubeconfig = chosen.pop("kubeconfig")
+    config = load_client_config(kubeconfig, chosen.pop("context"))
     metrics = chosen.pop("metrics_address")
-    options = replace(_build_options(chosen), authority=config.ca)
+    options = replace(_build_options(chosen), authority=config.ca, private=_list_kubeconfigs(kubeconfig))
     _check_socket_paths(options)
     standalone_options = StandaloneOptions(
         config, replace(NODE_PERMISSIONS, node=options.name), leader_elect=False, metrics_address=metrics
@@ -152,6 +160,12 @@ def _build_options(chosen: dict[str, Any]) -> NodeOptions:
         capacity=_parse_pairs(chosen.pop("capacity"), "--capacity"),
         **chosen,
     )
+
+
+def _list_kubeconfigs(named: Path | str | None) -> tuple[Path, ...]:
+    """List the files with the credentials of the agent, which containers must not see."""
+    words = [str(named)] if named else os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    return tuple(Path(word) for word in words if word)
 
 
 def _check_socket_paths(options: NodeOptions) -> None:

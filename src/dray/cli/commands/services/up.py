@@ -64,6 +64,13 @@ _GATES = tuple(
     help="The root file system of containers of the `oci` runtime.",
 )
 @click.option(
+    "--container-user",
+    type=click.Choice(["pod", "agent"]),
+    default="pod",
+    show_default=True,
+    help="The user of containers of the `process` runtime: one of each pod's own, or the one of `dray up`.",
+)
+@click.option(
     "--config",
     "profile",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -92,6 +99,9 @@ def command(**chosen: Any) -> int:
     return 0
 
 
+_NODE_OPTIONS = ("nodes", "simulated", "runtime", "rootfs", "container_user")
+
+
 def _build_options(chosen: dict[str, Any]) -> LocalClusterOptions:
     from dray.cluster.local.cluster import LocalClusterOptions
     from dray.cluster.services.components import ComponentOptions, load_profile
@@ -99,7 +109,7 @@ def _build_options(chosen: dict[str, Any]) -> LocalClusterOptions:
 
     defaults: GateSet = chosen.pop("gates")
     gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), defaults) for name in _COMPONENTS}
-    nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime", "rootfs")}
+    nodes = {name: chosen.pop(name) for name in _NODE_OPTIONS}
     file, search_seconds = chosen.pop("profile"), chosen.pop("search_timeout")
     server = build_server_options({**chosen, "gates": gates["server"]})
     # Only processes that share a store need leader election.

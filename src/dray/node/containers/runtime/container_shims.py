@@ -41,6 +41,8 @@ from dray.wire.unix_sockets import make_private_directory, secure_socket_directo
 
 LOG_LIMIT: Final = 10 * 1024 * 1024
 LOG_KEEP: Final = 2
+SCRATCH_LINK: Final = "tmp"
+"""The name, in a container's directory, of its directory for temporary files or of a link to it."""
 _METADATA_FILE: Final = "container.json"
 _CONFIG_DRAFT: Final = ".orders"
 _UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -101,7 +103,7 @@ class ContainerShims:
             os.replace(directory / _CONFIG_DRAFT, directory / files.CONFIG)
             ready = await read_pipe(self._spawner.spawn("keep", directory))
         except OSError as error:
-            shutil.rmtree(directory, ignore_errors=True)
+            delete_container_files(directory)
             return ContainerNotStarted(
                 "CreateContainerError", f"cannot start the shim of `{launch.name}`: {error}"
             )
@@ -185,7 +187,7 @@ class ContainerShims:
         self._exits.pop(container, None)
         if directory.is_dir():
             await self.stop(container, 0)
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+            await asyncio.to_thread(delete_container_files, directory)
 
     def find_problem(self) -> str:
         """Return what keeps shims from being started; empty when nothing does."""
@@ -237,7 +239,7 @@ class ContainerShims:
                 return True
             if not (directory / files.CONFIG).exists():
                 # The agent was killed before it had written the config: the container never started.
-                shutil.rmtree(directory, ignore_errors=True)
+                delete_container_files(directory)
                 return True
             await read_pipe(self._spawner.spawn("finish", directory))
             if not (directory / files.EXIT).exists():
@@ -278,6 +280,8 @@ _DEFAULT_CONFIG: Final[dict[str, Any]] = {
     "user": None,
     "group": None,
     "groups": None,
+    "isolated": False,
+    "namespaces": None,
     "hooks": [],
     "hook_state": "{",
     "before": [],
@@ -320,6 +324,13 @@ class ShimRuntime:
     async def close(self) -> None:
         """Release the agent's resources; containers continue."""
         self._shims.close()
+
+
+def delete_container_files(directory: Path) -> None:
+    """Delete the directory of a container, and that of its temporary files where it is elsewhere."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(os.readlink(directory / SCRATCH_LINK), ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _write_private(path: Path, content: bytes) -> None:

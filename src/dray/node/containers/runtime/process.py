@@ -1,7 +1,8 @@
 """The runtime for plain processes: runs a container's command with its devices' variables and hooks.
 
-Theory of operation: there is no image and no isolation. A container sees the machine as the agent does, with
-its own environment and nothing of the agent's. Mounts and device files that have the same path inside and
+Theory of operation: there is no image. A container sees the machine, with its own environment and nothing of
+the agent's; `PodUsers` keeps it from the agent's files and processes, and without them it can do what the
+agent's user can. Mounts and device files that have the same path inside and
 outside exist already; those at another path cannot be applied, and the start says so in a note. `TMPDIR` is a
 directory of the container's own, and it identifies processes that have left the container's session.
 """
@@ -9,7 +10,6 @@ directory of the container's own, and it identifies processes that have left the
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -23,30 +23,42 @@ from dray.node.containers.runtime.base import (
     ContainerNotStarted,
     ContainerStarted,
 )
-from dray.node.containers.runtime.container_shims import ShimRuntime
+from dray.node.containers.runtime.container_shims import (
+    SCRATCH_LINK,
+    ShimRuntime,
+    delete_container_files,
+)
+from dray.node.containers.runtime.container_users import PodUsers
 from dray.wire.cdi import Hook
 
 
 class ProcessRuntime(ShimRuntime):
-    """Runs containers as processes; their files are in one directory."""
+    """Runs containers as processes; their files are in one directory.
+
+    Without `users` containers run as the agent's user, or as the one that they name.
+    """
 
     name: Final = "process"
 
-    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+    def __init__(self, directory: Path, clock: Clock | None = None, users: PodUsers | None = None) -> None:
         super().__init__(directory, clock)
+        self._users = users
 
     async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
         """Start the container's command."""
-        refusal = _check_launch(launch)
+        refusal = _check_command(launch)
+        if refusal is None:
+            check = self._users.check_launch(launch) if self._users else _check_user(launch)
+            refusal = await check
         if refusal is not None:
             return refusal
         directory = self._shims.create_directory(launch)
         if not isinstance(directory, Path):
             return directory
         try:
-            config = _build_config(launch, directory)
+            config = _build_config(launch, directory, self._users)
         except OSError as error:
-            shutil.rmtree(directory, ignore_errors=True)
+            delete_container_files(directory)
             return ContainerNotStarted("CreateContainerError", f"cannot prepare `{directory}`: {error}")
         outcome = await self._shims.start(launch, config)
         if isinstance(outcome, ContainerStarted):
@@ -54,13 +66,17 @@ class ProcessRuntime(ShimRuntime):
         return outcome
 
 
-def _check_launch(launch: ContainerLaunch) -> ContainerNotStarted | None:
+def _check_command(launch: ContainerLaunch) -> ContainerNotStarted | None:
     if not launch.command:
         return ContainerNotStarted(
             "CreateContainerConfigError",
             "the process runtime runs commands of this machine and does not look at image "
             f"`{launch.image}`: give the container a command",
         )
+    return None
+
+
+async def _check_user(launch: ContainerLaunch) -> ContainerNotStarted | None:
     if os.geteuid() != 0 and launch.user not in (None, os.geteuid()):
         return ContainerNotStarted(
             "CreateContainerConfigError",
@@ -69,30 +85,44 @@ def _check_launch(launch: ContainerLaunch) -> ContainerNotStarted | None:
     return None
 
 
-def _build_config(launch: ContainerLaunch, directory: Path) -> dict[str, Any]:
+def _build_config(launch: ContainerLaunch, directory: Path, users: PodUsers | None) -> dict[str, Any]:
     env = {"PATH": DEFAULT_PATH, "HOME": "/", "HOSTNAME": launch.pod_name}
+    if users is not None:
+        pod_user = users.prepare(launch, directory)
+        user, scratch = pod_user.config, pod_user.scratch
+    else:
+        user, scratch = _build_agent_user(launch), _make_scratch(launch, directory)
     mark = ""
-    if launch.user is None and "TMPDIR" not in launch.env:
-        # Another user could not reach it: only the agent's user may enter its directories.
-        scratch = directory / "tmp"
-        scratch.mkdir(mode=0o700)
-        env["TMPDIR"] = str(scratch)
+    if scratch and "TMPDIR" not in launch.env:
+        env["TMPDIR"] = scratch
         mark = f"TMPDIR={scratch}"
     env |= launch.env
     env |= dict(variable.split("=", 1) for variable in launch.edits.env)
-    gids = list(launch.edits.additional_gids)
     state = {"ociVersion": "1.0.2", "id": str(launch.id), "bundle": str(directory)}
     return {
         "argv": [*launch.command, *launch.args],
         "env": env,
         "cwd": launch.working_dir or "/",
-        "user": launch.user,
-        "group": launch.group,
-        "groups": gids if os.geteuid() == 0 and (gids or launch.user is not None) else None,
+        **user,
         "hooks": [build_hook_command(hook) for hook in launch.edits.hooks],
         "hook_state": msgspec.json.encode(state).decode()[:-1],
         "mark": mark,
     }
+
+
+def _build_agent_user(launch: ContainerLaunch) -> dict[str, Any]:
+    gids = list(launch.edits.additional_gids)
+    groups = gids if os.geteuid() == 0 and (gids or launch.user is not None) else None
+    return {"user": launch.user, "group": launch.group, "groups": groups}
+
+
+def _make_scratch(launch: ContainerLaunch, directory: Path) -> str:
+    """Make a directory for temporary files; another user could not reach it in the agent's directory."""
+    if launch.user is not None or "TMPDIR" in launch.env:
+        return ""
+    scratch = directory / SCRATCH_LINK
+    scratch.mkdir(mode=0o700)
+    return str(scratch)
 
 
 def build_hook_command(hook: Hook) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def chosen(**more: Any) -> dict[str, Any]:
         "simulated": 0,
         "runtime": "process",
         "rootfs": None,
+        "container_user": "pod",
         "profile": None,
         "search_timeout": 2.0,
         "data_dir": Path("d"),

@@ -17,7 +17,7 @@ import os
 import select
 import time
 
-from dray.node.containers.runtime.shim import files
+from dray.node.containers.runtime.shim import files, isolation
 from dray.node.containers.runtime.shim.commands import clean_up, run_command, run_hooks, write_note
 from dray.node.containers.runtime.shim.log import ContainerLogWriter
 from dray.node.containers.runtime.shim.processes import (
@@ -148,7 +148,8 @@ class Shim:
         go_read, go_write = os.pipe()
         error_read, error_write = os.pipe()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, END_SIGNAL))
-        self._main = os.fork()
+        view = self._config["namespaces"]
+        self._main = isolation.fork_into_namespaces(view) if view else os.fork()
         if not self._main:
             os.close(go_write)
             _exec_container(self._config, go_read, error_write, (out, err))
@@ -241,18 +242,28 @@ def _exec_container(config: dict[str, Any], go_fd: int, error_fd: int, streams: 
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.umask(0o022)
-        if config["groups"] is not None:
-            os.setgroups(config["groups"])
-        if config["group"] is not None:
-            os.setgid(config["group"])
-        if config["user"] is not None:
-            os.setuid(config["user"])
+        _change_user(config)
         os.chdir(config["cwd"])
         _exec_command(config["argv"], config["env"])
     except Exception as error:
         os.write(error_fd, _describe_exec_error(error, config).encode("utf-8", "replace")[:4096])
     finally:
         os._exit(128)
+
+
+def _change_user(config: dict[str, Any]) -> None:
+    if config["user"] is not None and os.geteuid() == 0:
+        # So that programs can open /dev/stdout and /dev/stderr.
+        for stream in (1, 2):
+            os.fchown(stream, config["user"], -1)
+    if config["isolated"]:
+        isolation.drop_privileges()
+    if config["groups"] is not None:
+        os.setgroups(config["groups"])
+    if config["group"] is not None:
+        os.setgid(config["group"])
+    if config["user"] is not None:
+        os.setuid(config["user"])
 
 
 def _exec_command(argv: list[str], env: dict[str, str]) -> None:
