@@ -2,9 +2,9 @@
 
 Theory of operation: there is no image. A container sees the machine, with its own environment and nothing of
 the agent's; `PodUsers` keeps it from the agent's files and processes, and without them it can do what the
-agent's user can. Mounts and device files that have the same path inside and
-outside exist already; those at another path cannot be applied, and the start says so in a note. `TMPDIR` is a
-directory of the container's own, and it identifies processes that have left the container's session.
+agent's user can. Mounts that have the same path inside and outside exist already; those at another path
+cannot be applied, and the start says so in a note. `TMPDIR` is a directory of the container's own, and it
+identifies processes that have left the container's session.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ProcessRuntime(ShimRuntime):
             return ContainerNotStarted("CreateContainerError", f"cannot prepare `{directory}`: {error}")
         outcome = await self._shims.start(launch, config)
         if isinstance(outcome, ContainerStarted):
-            return ContainerStarted(outcome.id, _build_notes(launch))
+            return ContainerStarted(outcome.id, _build_notes(launch, self._users))
         return outcome
 
 
@@ -137,16 +137,20 @@ def build_hook_command(hook: Hook) -> dict[str, Any]:
     }
 
 
-def _build_notes(launch: ContainerLaunch) -> tuple[str, ...]:
+def _build_notes(launch: ContainerLaunch, users: PodUsers | None) -> tuple[str, ...]:
     """Build a note on the edits that cannot be applied to plain processes."""
-    unsupported = ", ".join(_list_unsupported_edits(launch))
+    others = users.list_unsupported_edits(launch) if users else _list_unsupported_edits(launch)
+    unsupported = ", ".join((*_list_unsupported_mounts(launch), *others))
     return (f"the process runtime cannot apply {unsupported}",) if unsupported else ()
 
 
-def _list_unsupported_edits(launch: ContainerLaunch) -> Iterator[str]:
+def _list_unsupported_mounts(launch: ContainerLaunch) -> Iterator[str]:
     for mount in launch.edits.mounts:
         if mount.host_path != mount.container_path:
             yield f"mount of `{mount.host_path}` at `{mount.container_path}`"
+
+
+def _list_unsupported_edits(launch: ContainerLaunch) -> Iterator[str]:
     for node in launch.edits.device_nodes:
         if node.host_path not in ("", node.path):
             yield f"device `{node.host_path}` at `{node.path}`"

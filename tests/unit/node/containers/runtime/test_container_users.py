@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dray.node.containers.runtime import container_users
-from dray.node.containers.runtime.base import ContainerNotStarted
+from dray.node.containers.runtime.base import ContainerNotStarted, ContainerStarted
 from dray.node.containers.runtime.container_users import FIRST_USER, USER_COUNT, PodUsers, choose_user
 from dray.node.containers.runtime.process import ProcessRuntime
+from dray.wire.cdi import ContainerEdits, DeviceNode, Mount
 from tests.unit.node.containers.runtime.machine import (
     UID,
     Machine,
@@ -25,24 +28,31 @@ from tests.unit.node.containers.runtime.machine import (
 )
 
 OTHER_UID = "7d1c3a52-91b4-4f0e-a6a5-0c9f3f0b2c11"
-MODES = ("users", "namespaces")
-
-
-def _probe() -> str:
-    return asyncio.run(container_users._probe_namespaces())
+OWN_DEVICES = {
+    *("fd", "full", "null", "ptmx", "pts", "random", "shm"),
+    *("stderr", "stdin", "stdout", "tty", "urandom", "zero"),
+}
+MODES = {"mounts": (True, False), "users": (True, True), "namespaces": (False, False)}
+"""Whether the agent can change users, and whether the kernel refuses mounts."""
+WITH_MOUNTS = pytest.mark.parametrize("mode", ["mounts", "namespaces"], indirect=True)
 
 
 @pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How pods are kept apart: by users, which needs root, or by namespaces, which the kernel must allow."""
-    if request.param == "users":
-        if not container_users.can_change_users():
-            pytest.skip("only root can give pods users of their own")
-    else:
-        if problem := _probe():
-            pytest.skip(problem)
-        monkeypatch.setattr(container_users, "can_change_users", lambda: False)
+    changes_users, mounts_refused = MODES[request.param]
+    if changes_users and not container_users.can_change_users():
+        pytest.skip("only root can give pods users of their own")
+    if mounts_refused:
+        monkeypatch.setattr(container_users, "_probe_namespaces", _refuse)
+    elif problem := asyncio.run(container_users._probe_namespaces(user_namespace=not changes_users)):
+        pytest.skip(problem)
+    monkeypatch.setattr(container_users, "can_change_users", lambda: changes_users)
     return str(request.param)
+
+
+async def _refuse(*, user_namespace: bool) -> str:
+    return "cannot isolate the container: user namespace: Operation not permitted"
 
 
 @pytest.fixture
@@ -83,7 +93,7 @@ def test_a_container_has_no_rights_and_no_way_to_gain_them(machine: Machine, mod
     assert lines[:4] == [f"CapPrm: {none}", f"CapEff: {none}", f"CapAmb: {none}", "NoNewPrivs: 1"]
     # 0, 1, 2 and the directory that `ls` reads.
     assert lines[4].split()[0] == "4"
-    assert int(lines[5]) == (choose_user(UID) if mode == "users" else os.geteuid())
+    assert int(lines[5]) == (os.geteuid() if mode == "namespaces" else choose_user(UID))
     assert lines[6:] == ["HOME", "HOSTNAME", "PATH", "PWD", "TMPDIR"]
 
 
@@ -124,6 +134,74 @@ async def _find_main(machine: Machine, runtime: ProcessRuntime, container: objec
     return int(next(line.split()[1] for line in state.read_text().splitlines() if line.startswith("main")))
 
 
+@WITH_MOUNTS
+def test_a_container_has_the_devices_of_its_claims_and_no_others(machine: Machine, mode: str) -> None:
+    device = machine.root / "accel0"
+    os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+    edits = ContainerEdits(device_nodes=(DeviceNode(path="/dev/accel/accel0", host_path=str(device)),))
+    script = "head -c 3 /dev/accel/accel0 | od -An -tx1; echo x > /dev/accel/accel0 && echo $(ls /dev)"
+    assert run(run_to_exit(isolated(machine), machine.shell(script, edits=edits))).code == 0
+    numbers, listed = (line.removeprefix("stdout F ") for line in machine.said())
+    assert numbers.split() == ["00", "00", "00"]
+    assert set(listed.split()) == {*OWN_DEVICES, "accel"}
+
+
+def test_a_device_that_does_not_exist_is_named(machine: Machine, mode: str) -> None:
+    edits = ContainerEdits(device_nodes=(DeviceNode(path="/dev/none0"),))
+    outcome = run(isolated(machine).start(machine.shell("echo up", edits=edits)))
+    if mode == "users":
+        assert isinstance(outcome, ContainerStarted)
+        (note,) = outcome.notes
+        assert "device `/dev/none0`" in note
+    else:
+        assert isinstance(outcome, ContainerNotStarted)
+        assert outcome.message.endswith(
+            "device file `/dev/none0`, which the container needs: No such file or directory"
+        )
+
+
+@WITH_MOUNTS
+@pytest.mark.parametrize("option", ["ro", "rw"])
+def test_a_mount_of_a_claim_is_visible_in_a_hidden_directory(mode: str, option: str) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as name,  # Others may not enter that of the test.
+        machine_in(Path(name)) as machine,
+    ):
+        for name in ("claims", "keys"):
+            (machine.root / name).mkdir()
+            (machine.root / name).chmod(0o777)
+            (machine.root / name / "file").write_text(f"{name}\n")
+        path = str(machine.root / "claims")
+        edits = ContainerEdits(mounts=(Mount(host_path=path, container_path=path, options=(option,)),))
+        script = "cat $0/claims/file; ls $0; echo x > $0/claims/made; test -e $0/claims/made && echo made"
+        run(run_to_exit(isolated(machine), machine.shell(script, edits=edits)))
+        said = [line for line in machine.said() if line.startswith("stdout")]
+        assert said == ["stdout F claims", "stdout F claims", *(["stdout F made"] if option == "rw" else [])]
+
+
+@WITH_MOUNTS
+def test_a_container_sees_no_processes_of_others(machine: Machine, mode: str) -> None:
+    script = "ls -d /proc/[0-9]* | while read each; do tr '\\0' ' ' < $each/cmdline; echo; done"
+    assert run(run_to_exit(isolated(machine), machine.launch("sh", "-c", script))).code == 0
+    said = machine.said()
+    assert any("cmdline" in line for line in said)
+    own = Path("/proc/self/cmdline").read_text().replace("\0", " ").strip()
+    assert not any(own in line for line in said)
+
+
+def test_a_namespace_of_its_own_does_not_uncover_anything(machine: Machine, mode: str) -> None:
+    key = machine.root / "ca.key"
+    key.write_text("secret")
+    key.chmod(0o600)
+    script = (
+        'unshare --user --map-root-user --mount sh -c "umount $0; umount -l $0; cat $0/ca.key";'
+        "nsenter --mount --target 1 cat $0/ca.key; echo done"
+    )
+    assert run(run_to_exit(isolated(machine), machine.shell(script))).code == 0
+    said = machine.said()
+    assert [line for line in said if line.startswith("stdout")] == ["stdout F done"], said
+
+
 def test_a_stopped_container_ends_with_all_its_processes(machine: Machine, mode: str) -> None:
     async def try_it() -> None:
         runtime = isolated(machine)
@@ -160,11 +238,8 @@ def test_a_container_may_not_choose_its_user(machine: Machine) -> None:
 def test_without_namespaces_the_reason_and_a_hint_are_given(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse() -> str:
-        return "cannot isolate the container: user namespace: Operation not permitted"
-
     monkeypatch.setattr(container_users, "can_change_users", lambda: False)
-    monkeypatch.setattr(container_users, "_probe_namespaces", refuse)
+    monkeypatch.setattr(container_users, "_probe_namespaces", _refuse)
     refused = run(isolated(machine).start(machine.launch("id")))
     assert isinstance(refused, ContainerNotStarted)
     assert refused.reason == "CreateContainerError"

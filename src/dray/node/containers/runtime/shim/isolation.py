@@ -1,15 +1,14 @@
-"""Forks the first process of a container into namespaces of its own, for agents that cannot change users.
+"""Forks the first process of a container into namespaces of its own.
 
-Theory of operation: a process in a user namespace keeps the user of the agent, so file permissions do not
-separate the two. The mount namespace does: directories of the agent are covered by empty ones, everything
-else is read-only, and the directories for temporary files are the container's own. The process has lost its
-capabilities when it executes its command, and mounts that a namespace of fewer rights inherits cannot be
-removed. The process namespace takes the agent and other containers out of reach of signals; `ptrace` and
-`/proc/PID/environ` of processes outside of the user namespace are refused by the kernel.
+Theory of operation: an agent that can change users needs a mount namespace only. Any other one also needs a
+user namespace, in which the container keeps the user of the agent, so that file permissions do not separate
+the two: the mounts do, see the module `mounts`. The process namespace takes the agent and other containers
+out of reach of signals; `ptrace` and `/proc/PID/environ` of processes outside of the user namespace are
+refused by the kernel.
 
-Three processes are needed. One enters the namespaces and forks the other two: the first process of the
-process namespace, which does nothing and ends with the container, and the container's own, which must be a
-child of the shim (`CLONE_PARENT`) and must not be the first, because the kernel drops signals to that one.
+Three processes are needed for these. One enters the namespaces and forks the other two: the first process of
+the process namespace, which does nothing and ends with the container, and the container's own, which must be
+a child of the shim (`CLONE_PARENT`) and must not be the first, because the kernel drops signals to that one.
 
 Rules for this file: it imports as little as the other modules of the shim.
 """
@@ -20,6 +19,8 @@ import ctypes
 import os
 import select
 
+from dray.node.containers.runtime.shim.mounts import arrange_mounts, check_result, mount_processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -28,18 +29,11 @@ else:
     import _signal as signal
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-_NEW_NAMESPACES: Final = 0x10000000 | 0x00020000 | 0x20000000
-"""CLONE_NEWUSER, CLONE_NEWNS and CLONE_NEWPID."""
+_NEW_MOUNTS: Final = 0x00020000
+_NEW_NAMESPACES: Final = _NEW_MOUNTS | 0x10000000 | 0x20000000
+"""CLONE_NEWNS, CLONE_NEWUSER and CLONE_NEWPID."""
 _CLONE_PARENT: Final = 0x00008000
 _SYS_CLONE3: Final = 435
-_SYS_MOUNT_SETATTR: Final = 442
-_NOSUID_NODEV: Final = 2 | 4
-_NOEXEC: Final = 8
-_BIND: Final = 4096
-_PRIVATE_RECURSIVE: Final = 0x4000 | 0x40000
-_READ_ONLY: Final = 1
-_CURRENT_DIRECTORY: Final = -100
-_RECURSIVE: Final = 0x8000
 _SET_DUMPABLE: Final = 4
 _SET_NAME: Final = 15
 _DROP_BOUNDING_CAPABILITY: Final = 24
@@ -49,7 +43,7 @@ _ROOT_HAS_NO_CAPABILITIES: Final = 0b11
 _MAX_CAPABILITIES: Final = 64
 _SET_NO_NEW_PRIVILEGES: Final = 38
 _MAX_FILES: Final = 65536
-_TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm")
+_ENTERED: Final = "entered"
 
 
 class _CloneArguments(ctypes.Structure):
@@ -61,12 +55,6 @@ class _CloneArguments(ctypes.Structure):
     ]
 
 
-class _MountAttributes(ctypes.Structure):
-    """The arguments of `mount_setattr`."""
-
-    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_namespace")]
-
-
 def drop_privileges() -> None:
     """Let this process lose its capabilities when it executes a program, and never gain any."""
     # Also user 0 of a namespace must have none: it could uncover what was covered.
@@ -74,28 +62,51 @@ def drop_privileges() -> None:
         for number in range(_MAX_CAPABILITIES):
             _LIBC.prctl(_DROP_BOUNDING_CAPABILITY, number, 0, 0, 0)
     elif os.geteuid() == 0:
-        _check(-1, "capabilities")
-    _check(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no new privileges")
+        check_result(-1, "capabilities")
+    check_result(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no new privileges")
 
 
 def fork_into_namespaces(view: dict[str, Any]) -> int:
     """Fork a child of this process in namespaces of its own: 0 in the child, its pid in the parent.
 
-    `view` has the paths to hide (`hide`) and the directory for temporary files (`scratch`).
+    `view` is what the child sees of the machine, see the module `mounts`.
     """
     answer, answer_write = os.pipe()
-    forker = os.fork()
-    if not forker:
-        if _run_forker(view, answer_write):
-            return 0
-        os._exit(0)
+    child = os.fork()
+    if not child:
+        if view["user_namespace"]:
+            if _run_forker(view, answer_write):
+                return 0
+            os._exit(0)
+        _enter_mount_namespace(view, answer_write)
+        return 0
     os.close(answer_write)
     message = os.read(answer, 4096).decode("utf-8", "replace")
     os.close(answer)
-    os.waitpid(forker, 0)
+    if view["user_namespace"] or message != _ENTERED:
+        os.waitpid(child, 0)
+    if message == _ENTERED:
+        return child
     if not message.isdecimal():
         raise OSError(f"cannot isolate the container: {message or 'the process ended at once'}")
     return int(message)
+
+
+def _enter_mount_namespace(view: dict[str, Any], answer: int) -> None:
+    """Enter a mount namespace; end this process when that fails."""
+    try:
+        check_result(_LIBC.unshare(_NEW_MOUNTS), "mount namespace")
+        arrange_mounts(view)
+        mount_processes(hide_others=True)
+        os.write(answer, _ENTERED.encode())
+        os.close(answer)
+    except BaseException as error:
+        _report(answer, error)
+        os._exit(0)
+
+
+def _report(answer: int, error: BaseException) -> None:
+    os.write(answer, str(error).encode("utf-8", "replace")[:4096] or b"unknown")
 
 
 def _run_forker(view: dict[str, Any], answer: int) -> bool:
@@ -103,30 +114,29 @@ def _run_forker(view: dict[str, Any], answer: int) -> bool:
     try:
         signal.set_wakeup_fd(-1)
         _enter_namespaces()
-        _cover_paths(view)
+        arrange_mounts(view)
         go, go_write = os.pipe()
         if os.fork() == 0:
             os.close(go_write)
             _run_first_process(go)
         arguments = _CloneArguments(flags=_CLONE_PARENT)
         pid = _LIBC.syscall(_SYS_CLONE3, ctypes.byref(arguments), ctypes.sizeof(arguments))
-        _check(pid, "clone")
+        check_result(pid, "clone")
         if pid == 0:
             for descriptor in (answer, go, go_write):
                 os.close(descriptor)
-            # Where the machine's own is partly covered the kernel refuses a new one.
-            _LIBC.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV | _NOEXEC, None)
+            mount_processes(hide_others=False)
             return True
         os.write(go_write, b"go")
         os.write(answer, str(pid).encode())
     except BaseException as error:
-        os.write(answer, str(error).encode("utf-8", "replace")[:4096] or b"unknown")
+        _report(answer, error)
     return False
 
 
 def _enter_namespaces() -> None:
     user, group = os.geteuid(), os.getegid()
-    _check(_LIBC.unshare(_NEW_NAMESPACES), "user namespace")
+    check_result(_LIBC.unshare(_NEW_NAMESPACES), "user namespace")
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -134,30 +144,6 @@ def _enter_namespaces() -> None:
     ):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
-    _check(_LIBC.mount(None, b"/", None, _PRIVATE_RECURSIVE, None), "mount namespace")
-
-
-def _cover_paths(view: dict[str, Any]) -> None:
-    """Cover what the container must not see, and make everything else read-only."""
-    for path in sorted(view["hide"], key=len):
-        if os.path.isdir(path):
-            _mount_empty(path, "mode=0555")
-        elif os.path.exists(path):
-            _check(_LIBC.mount(b"/dev/null", os.fsencode(path), None, _BIND, None), f"cover `{path}`")
-    attributes = _MountAttributes(set=_READ_ONLY)
-    size = ctypes.sizeof(attributes)
-    done = _LIBC.syscall(
-        _SYS_MOUNT_SETATTR, _CURRENT_DIRECTORY, b"/", _RECURSIVE, ctypes.byref(attributes), size
-    )
-    _check(done, "read-only files")
-    for path in filter(os.path.isdir, _TEMPORARY):
-        _mount_empty(path, "mode=1777")
-    os.makedirs(view["scratch"], 0o700)
-
-
-def _mount_empty(path: str, options: str) -> None:
-    done = _LIBC.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _NOSUID_NODEV, options.encode())
-    _check(done, f"cover `{path}`")
 
 
 def _run_first_process(go: int) -> None:
@@ -178,15 +164,11 @@ def _run_first_process(go: int) -> None:
         os._exit(0)
 
 
-def _check(result: int, what: str) -> None:
-    if result < 0:
-        raise OSError(f"{what}: {os.strerror(ctypes.get_errno())}")
-
-
-def find_problem() -> str:
+def find_problem(*, user_namespace: bool) -> str:
     """Fork a process into namespaces that ends at once; return what the kernel refused, or nothing."""
+    view = {"user_namespace": user_namespace, "hide": [], "keep": [], "devices": [], "owner": 0}
     try:
-        pid = fork_into_namespaces({"hide": [], "scratch": f"{_TEMPORARY[0]}/probe"})
+        pid = fork_into_namespaces({**view, "scratch": ""})
     except OSError as error:
         return str(error)
     if pid == 0:
