@@ -54,7 +54,12 @@ def test_the_chart_with_more_renders_that_manifest_too(value: str, name: str):
 
 def test_the_chart_without_the_guard_has_nothing_of_it():
     rendered = normalise(render_chart("--set=guard.enabled=false"))
-    assert rendered == normalise(read_manifests("scheduler.yaml"))
+    assert rendered == normalise([*read_manifests("scheduler.yaml"), *read_manifests("viewer.yaml")])
+
+
+def test_the_chart_without_the_role_of_viewers_has_the_rest():
+    rendered = normalise(render_chart("--set=viewer.enabled=false"))
+    assert rendered.keys() == normalise(read_base()).keys() - normalise(read_manifests("viewer.yaml")).keys()
 
 
 def test_kubectl_renders_the_base_as_it_is_written():

@@ -36,7 +36,6 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
     "one transaction": ("claims/ledger/grants.py:LedgerTransaction",),
     "one document": ("api/json_text.py:_JsonChecker",),
     "one command": (
-        "cli/commands/manifests/lint.py:_ManifestTexts",
         "cluster/live/fencing.py:NodeFencer",
         "lint",
         "manifests",

@@ -65,7 +65,7 @@ def find_agent_roots(node: str, directory: Path, kubelet_dir: Path) -> Iterator[
         AgentRoot(directory / _NODE_ROOTS / node, "of `dray up`", directory / _NODE_ROOTS / node / "cdi"),
     )
     yield from (each for each in local if (each.path / REGISTRY_SUBDIR).is_dir())
-    if kubelet_dir.is_dir():
+    if (kubelet_dir / REGISTRY_SUBDIR).is_dir():
         yield AgentRoot(kubelet_dir, "of a kubelet")
 
 

@@ -9,17 +9,13 @@ from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
 from dray.api.conversion.legacy_pods import normalize_pod
-from dray.api.core import ContainerClaim, PodResourceClaim
 from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.decode_report import list_field_names
 from dray.lint.findings import FieldFinding
 from dray.lint.legacy.repairs import DocumentFields, Repair
-from dray.lint.suggestions import suggest_name
 from dray.manifests.writer import to_yaml_block
 
 _CLASSIC_FIELDS = frozenset(list_field_names(ClassicClaimSpec))
-_ENTRY_FIELDS = list_field_names(PodResourceClaim)
-_CLAIM_FIELDS = list_field_names(ContainerClaim)
 
 
 def repair_pod(pod: DocumentFields) -> tuple[DocumentFields, list[Repair]]:
@@ -53,11 +49,10 @@ def _repair_claim_source(pod: DocumentFields) -> Repair | None:
 
 
 def check_spelling(pod: DocumentFields) -> Iterator[FieldFinding]:
-    """Findings about accepted old spellings, and about fields that pods do not have."""
+    """Findings about accepted old spellings."""
     today = normalize_pod(pod)
     for i, entry in _list_claim_entries(pod):
         here = f"spec.resourceClaims[{i}]"
-        yield from _report_unknown_fields(entry, _ENTRY_FIELDS, here)
         template = entry.get("template")
         if isinstance(template, Mapping) and "spec" not in template and _CLASSIC_FIELDS & template.keys():
             yield FieldFinding(
@@ -70,9 +65,6 @@ def check_spelling(pod: DocumentFields) -> Iterator[FieldFinding]:
             )
     for name, i, claims in _iterate_container_claims(pod):
         here = f"spec.{name}[{i}].resources.claims"
-        for j, claim in enumerate(claims):
-            if isinstance(claim, Mapping):
-                yield from _report_unknown_fields(claim, _CLAIM_FIELDS, f"{here}[{j}]")
         strings = [j for j, claim in enumerate(claims) if isinstance(claim, str)]
         if strings:
             rewritten = {"claims": today["spec"][name][i]["resources"]["claims"]}
@@ -87,21 +79,6 @@ _STRING_CLAIM_FINDING = FieldFinding(
     "claims of a container are objects with a `name`; a plain string is read as the name",
     expected="`- name: ...`",
 )
-
-
-def _report_unknown_fields(
-    fields: DocumentFields, known: tuple[str, ...], path: str
-) -> Iterator[FieldFinding]:
-    for name in fields:
-        if name not in known:
-            yield FieldFinding(
-                "unknown-field",
-                f"{path}.{name}",
-                f"unknown field `{name}`",
-                expected="one of " + ", ".join(f"`{field}`" for field in known),
-                hint=suggest_name(name, known),
-                at_key=True,
-            )
 
 
 def _list_claim_entries(pod: DocumentFields) -> list[tuple[int, DocumentFields]]:

@@ -68,7 +68,11 @@ def test_several_agents_are_an_error_that_names_each_and_its_flag(
 def test_agents_are_found_in_their_default_places(tmp_path: Path) -> None:
     kubelet, work = tmp_path / "kubelet", tmp_path / "work"
     assert list(find_agent_roots("n", work, kubelet)) == []
-    for name in ("kubelet", "work/dray-node/plugins_registry", "work/dray-data/nodes/n/plugins_registry"):
+    for name in (
+        "kubelet/plugins_registry",
+        "work/dray-node/plugins_registry",
+        "work/dray-data/nodes/n/plugins_registry",
+    ):
         (tmp_path / name).mkdir(parents=True)
     up = work / "dray-data" / "nodes" / "n"
     assert list(find_agent_roots("n", work, kubelet)) == [

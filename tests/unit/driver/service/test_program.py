@@ -101,7 +101,7 @@ def test_the_schema_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "output"),
+    ("arguments", "expected"),
     [
         ([], "error: which node is this? Give `--node NAME` or set NODE_NAME"),
         (["--node", "n", "--kubeconfig", "/no/such"], "error: cannot read the kubeconfig `/no/such`"),
@@ -110,12 +110,12 @@ def test_the_schema_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_are_one_line(
-    arguments: list[str], output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NODE_NAME", raising=False)
     assert main(Dice, arguments) == 2
     output = capsys.readouterr().err
-    assert output.startswith(output)
+    assert output.startswith(expected)
     assert output.count("\n") == 1
 
 
@@ -215,7 +215,13 @@ def test_a_driver_refuses_to_guess_between_an_agent_of_dray_and_a_kubelet(
 
 def test_the_log_begins_with_the_cluster_and_the_directories(tmp_path: Path) -> None:
     root = Path(tempfile.mkdtemp(prefix="dray-"))  # short enough for sockets
-    (tmp_path / "dice.py").write_text(PROGRAM)
+    # A kubelet of the machine that runs the test must not be found.
+    without_kubelet = (
+        "from pathlib import Path\n"
+        "from dray.driver.service import agent_directories\n"
+        f"agent_directories.KUBELET_DIR = Path({str(root / 'kubelet')!r})\n"
+    )
+    (tmp_path / "dice.py").write_text(without_kubelet + PROGRAM)
     build_roots(root, "dray-node")
     process = subprocess.Popen(
         [sys.executable, str(tmp_path / "dice.py"), "--node", "n", "--kubeconfig", to_nobody(tmp_path)],
