@@ -82,6 +82,11 @@ class FileCredentialProvider:
         self._credential: ClientCredential | None = None
         self._read_at = 0.0
 
+    @property
+    def secret_files(self) -> tuple[str, ...]:
+        """The files with secrets."""
+        return tuple(filter(None, (self._files.token, self._files.key)))
+
     async def get_credential(self) -> ClientCredential:
         now = self._clock.monotonic()
         if self._credential is not None and now - self._read_at < REREAD_SECONDS:

@@ -31,6 +31,7 @@ from dray.cluster.services.process_setup import freeze_garbage_collector, instal
 from dray.cluster.services.supervisor import PerNodeMetrics, SupervisedService
 from dray.gates import GateSet
 from dray.server.http.requests import MASTERS
+from dray.store.address import parse_sqlite_path
 from dray.tasks import wait_for_first
 
 SCHEDULER_USER: Final = "dray:scheduler"
@@ -103,12 +104,23 @@ async def open_cluster(
                     task.cancel()
 
 
+def _list_secret_files(options: LocalClusterOptions) -> tuple[Path, ...]:
+    """List the files outside of the data directory that containers must not see."""
+    chosen = [options.server.keys, options.server.tokens]
+    store = parse_sqlite_path(options.server.store) if options.server.store else None
+    if store is not None:
+        chosen += [store.with_name(f"{store.name}{suffix}") for suffix in ("", "-wal", "-shm", ".lock")]
+    return tuple(path for path in chosen if path is not None)
+
+
 def _build_services(
     server: RunningServer, setup_client: Client, options: LocalClusterOptions
 ) -> tuple[SupervisedService, ...]:
     app, log = server.app, options.server.log
     node_options = (options.runtime, options.rootfs, options.gates, options.container_user)
-    context = LocalNodeContext(app, options.server.directory, server.authority, log, *node_options)
+    context = LocalNodeContext(
+        app, options.server.directory, server.authority, log, *node_options, _list_secret_files(options)
+    )
     services = [
         SupervisedService(
             "scheduler",

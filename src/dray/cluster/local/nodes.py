@@ -53,6 +53,8 @@ class LocalNodeContext:
     """The gates of the agents."""
     container_user: str = "pod"
     """The user of containers of the `process` runtime."""
+    private: tuple[Path, ...] = ()
+    """Files outside of the directory that containers must not see."""
 
 
 def build_node_services(context: LocalNodeContext, number: int) -> Iterator[SupervisedService]:
@@ -69,7 +71,7 @@ def build_node_services(context: LocalNodeContext, number: int) -> Iterator[Supe
         runtime=context.runtime,
         rootfs=context.rootfs,
         container_user=context.container_user,
-        private=(context.directory, sockets),
+        private=(context.directory, sockets, *context.private),
         labels=example_nodes.build_labels(number),
         capacity=example_nodes.NODE_CAPACITY,
         port=0,

@@ -17,6 +17,7 @@ from dray.cli.input.options import gates_option
 from dray.cli.input.server_connection import server_options
 
 if TYPE_CHECKING:
+    from dray.client.config.client_config import ClientConfig
     from dray.cluster.services.node_agents import NodeOptions
     from dray.cluster.services.standalone import StartedService
 
@@ -131,7 +132,9 @@ def command(**chosen: Any) -> int:
     kubeconfig = chosen.pop("kubeconfig")
     config = load_client_config(kubeconfig, chosen.pop("context"))
     metrics = chosen.pop("metrics_address")
-    options = replace(_build_options(chosen), authority=config.ca, private=_list_kubeconfigs(kubeconfig))
+    options = replace(
+        _build_options(chosen), authority=config.ca, private=_list_secret_files(kubeconfig, config)
+    )
     _check_socket_paths(options)
     standalone_options = StandaloneOptions(
         config, replace(NODE_PERMISSIONS, node=options.name), leader_elect=False, metrics_address=metrics
@@ -162,9 +165,13 @@ def _build_options(chosen: dict[str, Any]) -> NodeOptions:
     )
 
 
-def _list_kubeconfigs(named: Path | str | None) -> tuple[Path, ...]:
+def _list_secret_files(kubeconfig: Path | str | None, config: ClientConfig) -> tuple[Path, ...]:
     """List the files with the credentials of the agent, which containers must not see."""
-    words = [str(named)] if named else os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    from dray.client.config.client_config import FileCredentialProvider
+
+    words = [str(kubeconfig)] if kubeconfig else os.environ.get("KUBECONFIG", "").split(os.pathsep)
+    if isinstance(config.credential_provider, FileCredentialProvider):
+        words += config.credential_provider.secret_files
     return tuple(Path(word) for word in words if word)
 
 
