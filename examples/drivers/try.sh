@@ -63,7 +63,8 @@ mkdir -p "$work"
 start up dray up --nodes 0 --port 0 --data-dir "$work/data"
 wait_for up "use it with"
 export KUBECONFIG="$work/data/admin.kubeconfig"
-start node dray node --name node-0 --root "$node" --cdi-dir "$node/cdi" --port 0 --stop-pods
+# The devices are files of yours in its directory, so its containers are processes of yours, too.
+start node dray node --name node-0 --root "$node" --cdi-dir "$node/cdi" --port 0 --stop-pods --container-user agent
 wait_for node "drivers register in"
 if [ -f "$here/$name/rights.yaml" ]; then
     kubectl apply -f "$here/$name/rights.yaml" > "$work/rights.log"

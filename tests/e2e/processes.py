@@ -119,7 +119,8 @@ class Cluster:
         self._stack.callback(emptied, root / "containers")
         file = str(kubeconfig or self.credentials(f"system:node:{name}", "system:nodes"))
         arguments = command("node", "--name", name, "--kubeconfig", file, "--root", str(root))
-        more = ("--port", "0", "--cdi-dir", str(root / "cdi"), *options)
+        # Devices of the tests are files of the user who runs them.
+        more = ("--port", "0", "--cdi-dir", str(root / "cdi"), "--container-user", "agent", *options)
         process = Process((*arguments, *more), self.folder / f"{name}.log", "the agent takes pods")
         return Node(name, root, self._started(process))
 
