@@ -12,9 +12,11 @@ SOON = 60.0
 ENDS_IN = 20.0
 
 
-def until(is_so: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
+def until(
+    is_so: Callable[[], bool], told: Callable[[], object] = lambda: "", *, seconds: float = SOON
+) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + SOON
+    end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, told()
         time.sleep(0.1)

@@ -14,6 +14,9 @@ from tests.kubernetes.dray_services import start_dray
 
 NO_LEDGER = "no ledger: other schedulers of this cluster may allocate the same devices"
 PODS = 20
+ROUNDS = 10
+"""Whether two schedulers choose the same device in one round is chance."""
+BOUND_SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -70,25 +73,29 @@ def test_the_log_says_once_that_there_is_no_ledger(schedulers: dict[str, Program
 
 
 def test_two_of_our_schedulers_give_no_device_twice(kubectl: Kubectl, schedulers: dict[str, Program]) -> None:
-    names = create_pods(kubectl, "one", "two")
-    until(lambda: are_bound(kubectl), schedulers["one"].read_log_end)
-    assert count_holders(kubectl) == {f"gpu-{number}": 1 for number in range(PODS)}
-    taken_back = sum(
-        schedulers[name].log.read_text().count("gave its devices back") for name in ("one", "two")
-    )
-    assert taken_back, "the schedulers never met, so this shows nothing"
-    give_back(kubectl, names)
+    for _ in range(ROUNDS):
+        names = create_pods(kubectl, "one", "two")
+        until(lambda: are_bound(kubectl), schedulers["one"].read_log_end, seconds=BOUND_SECONDS)
+        assert count_holders(kubectl) == {f"gpu-{number}": 1 for number in range(PODS)}
+        give_back(kubectl, names)
+        logs = "".join(schedulers[name].log.read_text() for name in ("one", "two"))
+        if "gave its devices back" in logs:
+            return
+    pytest.fail(f"the schedulers never met in {ROUNDS} rounds, so this shows nothing")
 
 
 def test_beside_kube_scheduler_every_pod_gets_a_node_and_what_is_taken_back_names_its_holder(
     kubectl: Kubectl, schedulers: dict[str, Program]
 ) -> None:
     """What kube-scheduler stores after our check cannot be noticed in time, so nothing is said about that."""
-    names = create_pods(kubectl, "one", "default-scheduler")
-    until(lambda: are_bound(kubectl), schedulers["one"].read_log_end)
-    told = kubectl.get("events", "--field-selector=reason=DuplicateAllocation")["items"]
-    assert told, "the schedulers never met, so this shows nothing"
-    for each in told:
-        assert "gave its devices back: device gpu.example.com/" in each["message"]
-        assert "is held by claim default/" in each["message"]
-    give_back(kubectl, names)
+    for _ in range(ROUNDS):
+        names = create_pods(kubectl, "one", "default-scheduler")
+        until(lambda: are_bound(kubectl), schedulers["one"].read_log_end, seconds=BOUND_SECONDS)
+        told = kubectl.get("events", "--field-selector=reason=DuplicateAllocation")["items"]
+        for each in told:
+            assert "gave its devices back: device gpu.example.com/" in each["message"]
+            assert "is held by claim default/" in each["message"]
+        give_back(kubectl, names)
+        if told:
+            return
+    pytest.fail(f"the schedulers never met in {ROUNDS} rounds, so this shows nothing")
