@@ -139,10 +139,12 @@ class Api:
         return [item["metadata"]["name"] for item in (await self.get(where, **query))["items"]]
 
     @asynccontextmanager
-    async def watch(self, where: str, accept: str = JSON, **query: Any) -> AsyncIterator[Watch]:
+    async def watch(
+        self, where: str, accept: str = JSON, *, headers: Any = None, **query: Any
+    ) -> AsyncIterator[Watch]:
         """The events of a watch."""
         parameters = {name: str(value) for name, value in query.items()} | {"watch": "true"}
-        request = TransportRequest("GET", where, parameters, accept=accept)
+        request = TransportRequest("GET", where, parameters, accept=accept, headers=headers or {})
         async with self._transport.stream(request, idle_timeout=SOON) as stream:
             yield Watch(stream)
 
@@ -201,6 +203,8 @@ class Watch:
 def _read_body(content_type: str, body: bytes) -> Any:
     if content_type.startswith(JSON):
         return read_json(body)
+    if content_type == "application/octet-stream":
+        return body
     return kubernetes.decode(body) if content_type.startswith(PROTOBUF) else body.decode()
 
 
@@ -226,9 +230,12 @@ def keys() -> Path:
 
 @asynccontextmanager
 async def serving(
-    store: Store | None = None, gates: GateSet | None = None, limits: ServerLimits | None = None
+    store: Store | None = None,
+    gates: GateSet | None = None,
+    limits: ServerLimits | None = None,
+    audit: Path | None = None,
 ) -> AsyncIterator[Api]:
-    """A running server and a client of an administrator; a given store stays open.
+    """A running server and a client of an administrator; a given store stays open, a given audit log stays.
 
     A fault inside the server fails the test, whatever its response was.
     """
@@ -243,7 +250,7 @@ async def serving(
         options = ApiServerOptions(
             FeatureGateFilter(gates or GateSet.from_defaults()),
             keys(),
-            Path(folder) / "audit.log",
+            audit or Path(folder) / "audit.log",
             StructuredLogger(write_line, SystemClock()),
             limits=limits or ServerLimits(),
         )

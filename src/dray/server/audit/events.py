@@ -1,9 +1,13 @@
 """Audit events: the lines of the audit log.
 
 A write leaves two lines: a short one before it is carried out (`build_received_event`) and a full one before
-it is answered (`build_complete_event`). A refusal leaves the full one. Reads that are allowed leave none. A
-change by the server itself leaves one before it happens (`build_internal_event`). Annotations of admission
-webhooks have a line of their own, with the id of the request (`build_annotation_event`).
+it is answered (`build_complete_event`). So does a read of Secrets or of a backup. A refusal leaves the full
+one. Other reads that are allowed leave none. A change by the server itself leaves one before it happens
+(`build_internal_event`). Annotations of admission webhooks have a line of their own, with the id of the
+request (`build_annotation_event`).
+
+`user` is who sent the request, by its credentials. `impersonatedUser` is the user as whom it was carried out,
+when that is another one; the names are those of Kubernetes.
 """
 
 from __future__ import annotations
@@ -17,16 +21,16 @@ import msgspec
 from dray.clock import format_micro_timestamp
 from dray.server.admission.change import ObjectChange
 from dray.server.audit.redaction import has_secret_body, redact_query
-from dray.server.http.requests import WRITE_VERBS, ApiCall, ApiRequest
+from dray.server.http.requests import ApiCall, ApiRequest
 from dray.telemetry.redaction import redact
 
 DENIAL_CODES = frozenset({401, 403, 429})
 WITHHELD_HASH = "withheld"
-_NON_RESOURCE_WRITES = frozenset({"post", "put", "patch", "delete"})
-REVIEW_RESOURCES = frozenset(
-    {"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
-)
-"""Resources that are only posted to ask a question; nothing is stored."""
+RECORDED_READS = frozenset({("", "secrets")})
+RECORDED_PATHS = frozenset({"/dray/backup"})
+"""Resources (group and plural) and paths whose reads are recorded like writes: what they answer lets the
+reader act as somebody else.
+"""
 
 
 class AuditOutcome(msgspec.Struct, frozen=True):
@@ -41,7 +45,17 @@ class AuditOutcome(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+class ImpersonatedUser(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The user as whom a request was carried out for another one."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+
+
+class AuditEvent(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"impersonated_user": "impersonatedUser"}
+):
     """One line, as it is written after its number and the hash of the previous line."""
 
     event: str
@@ -49,6 +63,7 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str = ""
     user: str = ""
     groups: tuple[str, ...] = ()
+    impersonated_user: ImpersonatedUser | None = None
     source: str = ""
     agent: str = ""
     verb: str = ""
@@ -71,11 +86,11 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     annotations: dict[str, str] = {}
 
 
-def is_write(call: ApiCall) -> bool:
-    """Return whether a call may change something; reviews do not."""
+def is_recorded(call: ApiCall) -> bool:
+    """Return whether a call is recorded even when it is allowed: a write, or a read of secrets."""
     if call.is_resource:
-        return call.verb in WRITE_VERBS and call.plural not in REVIEW_RESOURCES
-    return call.verb in _NON_RESOURCE_WRITES
+        return call.is_write or (call.group, call.plural) in RECORDED_READS
+    return call.is_write or (call.path.rstrip("/") or "/") in RECORDED_PATHS
 
 
 def build_received_event(request: ApiRequest, now: datetime) -> AuditEvent:
@@ -84,7 +99,8 @@ def build_received_event(request: ApiRequest, now: datetime) -> AuditEvent:
         event="received",
         time=format_micro_timestamp(now),
         id=redact(request.audit_id),
-        user=redact(request.user.name),
+        user=redact(request.caller.name),
+        impersonated_user=_build_impersonated_user(request),
         source=request.source,
         verb=request.call.verb,
         path=redact(request.call.path),
@@ -99,8 +115,9 @@ def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: dateti
         event="complete",
         time=format_micro_timestamp(now),
         id=redact(request.audit_id),
-        user=redact(request.user.name),
-        groups=tuple(map(redact, request.user.groups)),
+        user=redact(request.caller.name),
+        groups=tuple(map(redact, request.caller.groups)),
+        impersonated_user=_build_impersonated_user(request),
         source=request.source,
         agent=redact(request.headers.get("user-agent", "")),
         verb=call.verb,
@@ -119,6 +136,13 @@ def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: dateti
         request=WITHHELD_HASH if secret else hash_body(request.body),
         response=WITHHELD_HASH if secret else hash_body(outcome.body),
     )
+
+
+def _build_impersonated_user(request: ApiRequest) -> ImpersonatedUser | None:
+    if request.impersonator is None:
+        return None
+    user = request.user
+    return ImpersonatedUser(redact(user.name), tuple(map(redact, user.groups)), redact(user.uid))
 
 
 def build_internal_event(change: ObjectChange, now: datetime) -> AuditEvent:

@@ -1,16 +1,17 @@
 """The audit log of a running server.
 
-Theory of operation: `record_received` is awaited before a write is carried out and returns when its line has
-been passed to the operating system, so whatever happens to this process, no change is in the store without a
-line that names its user. `record_complete` is awaited before the response is sent: what was acknowledged has
-its outcome in the log. Passing a few hundred bytes to the operating system takes microseconds, far less than
-waking a thread or another task, so a line is written directly. When that was slow a few times (a busy disk),
-lines are queued for a while and a thread writes them in batches, so that the event loop is not blocked. Lines
-are synced to the disk at the latest after `sync_interval`.
+Theory of operation: `record_received` is awaited before a write (or a read of secrets) is carried out and
+returns when its line has been passed to the operating system, so whatever happens to this process, no change
+is in the store without a line that names its user. `record_complete` is awaited before the response is sent:
+what was acknowledged has its outcome in the log. Passing a few hundred bytes to the operating system takes
+microseconds, far less than waking a thread or another task, so a line is written directly. When that was slow
+a few times (a busy disk), lines are queued for a while and a thread writes them in batches, so that the event
+loop is not blocked. Lines are synced to the disk at the latest after `sync_interval`.
 
 When the log cannot be written (a full disk, a read-only file system), writes are refused with 503 before
-anything is changed, reads go on, and the server reports itself unready. `AuditFailurePolicy.COUNT` prefers
-availability: lines that cannot be queued are dropped, and counted in a line of their own afterwards.
+anything is changed, and so are reads of secrets; other reads go on, and the server reports itself unready.
+`AuditFailurePolicy.COUNT` prefers availability: lines that cannot be queued are dropped, and counted in a
+line of their own afterwards.
 
 One batch is written at a time, in the event loop or in a thread, never in both.
 """
@@ -39,7 +40,7 @@ from dray.server.audit.events import (
     build_complete_event,
     build_internal_event,
     build_received_event,
-    is_write,
+    is_recorded,
 )
 from dray.server.audit.log_file import AuditLogFile
 from dray.server.http.errors import ApiStatusError, new_service_unavailable
@@ -130,8 +131,10 @@ class AuditLog:
         return self._file.head
 
     async def record_received(self, request: ApiRequest) -> None:
-        """Record a write before it is carried out; raises an `ApiStatusError` when it would go unaudited."""
-        if is_write(request.call) and self._check_queue():
+        """Record a write, or a read of secrets, before it is carried out; raises an `ApiStatusError` when it
+        would go unaudited.
+        """
+        if is_recorded(request.call) and self._check_queue():
             line = _ENCODER.encode(build_received_event(request, self._clock.now()))
             if not self._try_write(line):
                 waiting = self._loop.create_future()
@@ -139,13 +142,13 @@ class AuditLog:
                 await waiting
 
     async def record_complete(self, request: ApiRequest, outcome: AuditOutcome) -> None:
-        """Record a request before it is answered; only writes and denials leave a line."""
-        write, denied = is_write(request.call), outcome.code in DENIAL_CODES
-        if not (write or denied) or (denied and self._is_denial_flood()):
+        """Record a request before it is answered; writes, reads of secrets and denials leave a line."""
+        recorded, denied = is_recorded(request.call), outcome.code in DENIAL_CODES
+        if not (recorded or denied) or (denied and self._is_denial_flood()):
             return
         # A change that was carried out is recorded in any case; while the log is blocked no new one begins,
         # so their number is limited.
-        certain = write and self._options.failure_policy is AuditFailurePolicy.REFUSE
+        certain = recorded and self._options.failure_policy is AuditFailurePolicy.REFUSE
         if not certain and not self._has_queue_capacity():
             return
         line = _ENCODER.encode(build_complete_event(request, outcome, self._clock.now()))
@@ -156,8 +159,8 @@ class AuditLog:
             return
         if self._try_write(line):
             return
-        # Only the response to a change waits: a denial changes nothing.
-        waiting = self._loop.create_future() if write and outcome.code < 400 else None
+        # Only the response to what was carried out waits: a denial changes nothing and answers nothing.
+        waiting = self._loop.create_future() if recorded and outcome.code < 400 else None
         self._enqueue(_QueuedLine(line, waiting))
         if waiting is not None:
             await waiting
@@ -341,5 +344,6 @@ def _sync_descriptor(file: int) -> None:
 
 def _build_unavailable(write_error: str) -> ApiStatusError:
     return new_service_unavailable(
-        f"the audit log cannot be written ({write_error}), and nothing is changed unaudited; reads still work"
+        f"the audit log cannot be written ({write_error}), and nothing is changed and no secret is read "
+        "unaudited; other reads still work"
     )

@@ -9,7 +9,7 @@ from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.impersonation import impersonate
 from dray.server.auth.authz.policy_rules import build_attributes
 from dray.server.auth.authz.rbac import build_forbidden
-from dray.server.http.application import GrantedAccess, Peer
+from dray.server.http.application import Peer
 from dray.server.http.requests import ApiCall, RequestUser
 
 
@@ -23,9 +23,12 @@ class ServerAccessControl:
     def authenticate(self, headers: Mapping[str, str], peer: Peer | None, path: str) -> RequestUser:
         return self._authenticator.authenticate(headers, peer, path)
 
-    def authorize(self, call: ApiCall, user: RequestUser, headers: Mapping[str, str]) -> GrantedAccess:
-        acting_user, attributes = impersonate(user, headers, self._authorizer), build_attributes(call)
-        decision = self._authorizer.authorize(acting_user, attributes)
+    def impersonate(self, user: RequestUser, headers: Mapping[str, str]) -> RequestUser:
+        return impersonate(user, headers, self._authorizer)
+
+    def authorize(self, call: ApiCall, user: RequestUser) -> str:
+        attributes = build_attributes(call)
+        decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
             raise build_forbidden(attributes, decision)
-        return GrantedAccess(acting_user, decision.reason)
+        return decision.reason

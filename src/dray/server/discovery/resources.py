@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dray.api.kinds import Kind
-from dray.server.http.routing import REVIEW_KINDS
+from dray.server.http.requests import REVIEW_KINDS
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _UPDATE_VERBS: Final = ("get", "patch", "update")

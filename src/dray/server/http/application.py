@@ -1,8 +1,8 @@
 """The ASGI application: authenticates, routes, authorizes and answers requests, and renders every error.
 
 Theory of operation: every request passes the same steps in the same order: authentication, routing,
-authorization, flow control, body, endpoint, record. Requests from the same process skip authentication and
-the ASGI messages and nothing else. Whatever an endpoint raises becomes a `Status` here.
+impersonation, authorization, flow control, body, endpoint, record. Requests from the same process skip
+authentication and the ASGI messages and nothing else. Whatever an endpoint raises becomes a `Status` here.
 
 Rules for this file: it knows HTTP and nothing of objects.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from dray.clock import Clock
 from dray.errors import InputError
@@ -56,13 +57,6 @@ from dray.store.errors import StoreError
 Peer = Mapping[str, Any]
 
 
-class GrantedAccess(msgspec.Struct, frozen=True):
-    """The user a call is made as (after impersonation), and why it is allowed."""
-
-    user: RequestUser
-    reason: str = ""
-
-
 class AccessControl(Protocol):
     """Authenticates and authorizes requests."""
 
@@ -70,8 +64,14 @@ class AccessControl(Protocol):
         """The user of a request; raises an `ApiStatusError` when the credentials are not valid."""
         ...
 
-    def authorize(self, call: ApiCall, user: RequestUser, headers: Headers) -> GrantedAccess:
-        """Grant access to a call; raises an `ApiStatusError` when it is not allowed."""
+    def impersonate(self, user: RequestUser, headers: Headers) -> RequestUser:
+        """The user whose rights count: `user` itself, or the one it impersonates; raises an `ApiStatusError`
+        when it may not.
+        """
+        ...
+
+    def authorize(self, call: ApiCall, user: RequestUser) -> str:
+        """Why a call is allowed; raises an `ApiStatusError` when it is not."""
         ...
 
 
@@ -159,11 +159,11 @@ class ApiApplication:
             user = self._authenticate(scope, headers, path)
             request = ApiRequest(request.call, user, headers, b"", audit_id, source)
             call = self.router.route(scope["method"], path, query)
-            request = ApiRequest(call, user, headers, b"", audit_id, source)
-            access = self.access_control.authorize(call, user, headers)
-            async with self.flow_control.acquire(call, access.user):
+            request = self._impersonate(ApiRequest(call, user, headers, b"", audit_id, source))
+            reason = self.access_control.authorize(call, request.user)
+            async with self.flow_control.acquire(call, user):
                 body = await read_body(receive, headers, self.max_body_bytes)
-                request = ApiRequest(call, access.user, headers, body, audit_id, source, access.reason)
+                request = replace(request, body=body, authorization_reason=reason)
                 await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 if isinstance(response.body, bytes):
@@ -193,23 +193,16 @@ class ApiApplication:
         request = ApiRequest(ApiCall(method.lower(), path), user, headers, b"", audit_id, IN_PROCESS)
         try:
             call = self.router.route_parsed(method, path, in_process_request.query)
-            request = ApiRequest(call, user, headers, b"", audit_id, IN_PROCESS)
-            access = self.access_control.authorize(call, user, headers)
+            request = self._impersonate(ApiRequest(call, user, headers, b"", audit_id, IN_PROCESS))
+            reason = self.access_control.authorize(call, request.user)
             if len(in_process_request.body) > self.max_body_bytes:
                 raise new_body_too_large(self.max_body_bytes)
-            request = ApiRequest(
-                call,
-                access.user,
-                headers,
-                in_process_request.body,
-                audit_id,
-                IN_PROCESS,
-                access.reason,
-                has_unique_fields=True,
+            request = replace(
+                request, body=in_process_request.body, authorization_reason=reason, has_unique_fields=True
             )
             if call.is_long_running:
                 return await self._open_in_process_stream(request, started)
-            async with self.flow_control.acquire(call, access.user):
+            async with self.flow_control.acquire(call, user):
                 await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 await self._record_response(request, response, started)
@@ -221,7 +214,7 @@ class ApiApplication:
 
     async def _open_in_process_stream(self, request: ApiRequest, started: float) -> ApiResponse:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.flow_control.acquire(request.call, request.user))
+            await stack.enter_async_context(self.flow_control.acquire(request.call, request.caller))
             await self.observer.record_arrival(request)
             response = await self._answer(request)
             assert not isinstance(response.body, bytes)
@@ -283,6 +276,14 @@ class ApiApplication:
             raise new_internal_error(
                 f"a fault of dray itself, noted under audit id {request.audit_id}"
             ) from error
+
+    def _impersonate(self, request: ApiRequest) -> ApiRequest:
+        """The request of the user that its headers impersonate; itself, when they impersonate nobody.
+
+        From here on a denial is recorded with both users.
+        """
+        user = self.access_control.impersonate(request.user, request.headers)
+        return request if user is request.user else replace(request, user=user, impersonator=request.user)
 
     def _authenticate(self, scope: Scope, headers: Headers, path: str) -> RequestUser:
         extensions = scope.get("extensions") or {}

@@ -2,9 +2,10 @@
 
 Theory of operation: a request has a priority level, by its user and resource. Levels are ordered, and each
 may fill the slots only up to its share, so that the last slots are left for the levels above it: leases are
-renewed and nodes are served under any load. A request without a free slot waits for a while in the queue of
-its level; a queue serves its users in turn, so that a thousand requests of one do not delay the single
-request of another. Watches and logs last long and take no slots; they are only counted.
+renewed and nodes are served under any load. Level and limits are those of the caller, whoever is
+impersonated. A request without a free slot waits for a while in the queue of its level; a queue serves its
+users in turn, so that a thousand requests of one do not delay the single request of another. Watches and logs
+last long and take no slots; they are only counted.
 
 Rules for this file: it runs in one thread and knows no HTTP.
 """
@@ -22,7 +23,7 @@ from typing import TypeVar
 from dray.clock import Clock
 from dray.server.http.errors import ApiStatusError, new_too_many_requests
 from dray.server.http.limits import ServerLimits
-from dray.server.http.requests import ANONYMOUS, MASTERS, NODES, WRITE_VERBS, ApiCall, RequestUser
+from dray.server.http.requests import ANONYMOUS, MASTERS, NODES, ApiCall, RequestUser
 
 MAX_RATE_BUCKETS = 10_000
 """The number of users whose request rate is remembered."""
@@ -97,11 +98,11 @@ class FlowController:
             self._executing += 1
         else:
             await self._wait_in_queue(rank, user.name)
-        self.in_flight["mutating" if call.verb in WRITE_VERBS else "readOnly"] += 1
+        self.in_flight["mutating" if call.is_write else "readOnly"] += 1
 
     def release_slot(self, call: ApiCall) -> None:
         """Give the slot to the next request in the queues."""
-        self.in_flight["mutating" if call.verb in WRITE_VERBS else "readOnly"] -= 1
+        self.in_flight["mutating" if call.is_write else "readOnly"] -= 1
         self._dispatch_next()
 
     def _dispatch_next(self) -> None:

@@ -32,6 +32,19 @@ IN_PROCESS = "inside"
 """The source of a request that came over no socket."""
 
 WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+_WRITE_METHODS = frozenset({"post", "put", "patch", "delete"})
+
+REVIEW_KINDS: Mapping[tuple[str, str], tuple[str, bool]] = MappingProxyType(
+    {
+        ("authentication.k8s.io", "selfsubjectreviews"): ("SelfSubjectReview", False),
+        ("authentication.k8s.io", "tokenreviews"): ("TokenReview", False),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", False),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", False),
+        ("authorization.k8s.io", "subjectaccessreviews"): ("SubjectAccessReview", False),
+        ("authorization.k8s.io", "localsubjectaccessreviews"): ("LocalSubjectAccessReview", True),
+    }
+)
+"""Reviews, which are answered and not stored: kind and whether it is namespaced, by group and plural."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _NO_EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -95,6 +108,13 @@ class ApiCall(msgspec.Struct, frozen=True):
         return self.verb == "watch" or self.subresource == "log"
 
     @property
+    def is_write(self) -> bool:
+        """Whether the call may change something; a review only asks a question, though it is created."""
+        if self.is_resource:
+            return self.verb in WRITE_VERBS and (self.group, self.plural) not in REVIEW_KINDS
+        return self.verb in _WRITE_METHODS
+
+    @property
     def dry_run(self) -> bool:
         return "dryRun" in self.query
 
@@ -104,6 +124,7 @@ class ApiRequest(msgspec.Struct, frozen=True):
 
     call: ApiCall
     user: RequestUser
+    """The user whose rights count; the impersonated one, when another user is impersonated."""
     headers: Mapping[str, str] = _EMPTY
     body: bytes = b""
     audit_id: str = ""
@@ -113,6 +134,13 @@ class ApiRequest(msgspec.Struct, frozen=True):
     """Why it is allowed."""
     has_unique_fields: bool = False
     """Whether the body comes from our own JSON writer, which writes no field twice."""
+    impersonator: RequestUser | None = None
+    """The authenticated user, when it impersonates `user`."""
+
+    @property
+    def caller(self) -> RequestUser:
+        """The authenticated user, whoever is impersonated."""
+        return self.impersonator or self.user
 
     @property
     def accept(self) -> str:

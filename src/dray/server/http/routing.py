@@ -17,19 +17,7 @@ from dray.server.http.errors import (
     new_method_not_allowed,
     new_path_not_found,
 )
-from dray.server.http.requests import ApiCall
-
-REVIEW_KINDS: Mapping[tuple[str, str], tuple[str, bool]] = MappingProxyType(
-    {
-        ("authentication.k8s.io", "selfsubjectreviews"): ("SelfSubjectReview", False),
-        ("authentication.k8s.io", "tokenreviews"): ("TokenReview", False),
-        ("authorization.k8s.io", "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", False),
-        ("authorization.k8s.io", "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", False),
-        ("authorization.k8s.io", "subjectaccessreviews"): ("SubjectAccessReview", False),
-        ("authorization.k8s.io", "localsubjectaccessreviews"): ("LocalSubjectAccessReview", True),
-    }
-)
-"""Reviews, which are answered and not stored: kind and whether it is namespaced, by group and plural."""
+from dray.server.http.requests import REVIEW_KINDS, ApiCall
 
 _VERBS: Mapping[tuple[str, bool], str] = MappingProxyType(
     {

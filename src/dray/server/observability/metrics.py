@@ -12,8 +12,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from dray.api.kinds import KINDS
-from dray.server.http.requests import ApiCall
-from dray.server.http.routing import REVIEW_KINDS
+from dray.server.http.requests import REVIEW_KINDS, ApiCall
 from dray.telemetry import metrics as numbers
 from dray.telemetry.metrics import OTHER_LABEL, LabelValues, MetricDefinition, MetricType, add_observation
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dray.server.audit.events import AuditOutcome, is_write
+from dray.server.audit.events import AuditOutcome
 from dray.server.audit.log import AuditLog
 from dray.server.http.application import RequestResult
 from dray.server.http.flow_control import FlowController
@@ -44,7 +44,7 @@ class RequestRecorder:
         call = request.call
         self.metrics.record_request(call, result.code, result.seconds)
         reason = "" if result.error is None else result.error.reason
-        name = "" if call.name or not is_write(call) else _read_object_name(result)
+        name = "" if call.name or not call.is_write else _read_object_name(result)
         outcome = AuditOutcome(
             result.code, result.seconds, reason, request.authorization_reason, name, result.body
         )
@@ -60,7 +60,8 @@ class RequestRecorder:
             "path": request.call.path,
             "code": result.code,
             "seconds": result.seconds,
-            "user": request.user.name,
+            "user": request.caller.name,
+            "impersonated": "" if request.impersonator is None else request.user.name,
             "from": request.source,
             "why": "" if result.error is None else result.error.message,
         }
@@ -81,7 +82,7 @@ class RequestRecorder:
         """Record a watch that was ended because its client did not read it."""
         self.metrics.count(names.STALLED_WATCHES)
         self.log.warning(
-            "a watch was ended: its client did not read it", user=request.user.name, path=request.call.path
+            "a watch was ended: its client did not read it", user=request.caller.name, path=request.call.path
         )
 
 

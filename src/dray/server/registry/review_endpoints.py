@@ -9,8 +9,7 @@ from dray.server.auth.authn.token_requests import TokenRequestIssuer
 from dray.server.auth.authz.reviews import AccessReviews
 from dray.server.http.errors import new_bad_request
 from dray.server.http.request_body import decode_body
-from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
-from dray.server.http.routing import REVIEW_KINDS
+from dray.server.http.requests import REVIEW_KINDS, ApiRequest, ApiResponse, build_json_response
 from dray.server.watch.cache import WatchCache
 
 Document = Mapping[str, Any]

@@ -234,6 +234,8 @@ def test_while_the_log_cannot_be_written_nothing_is_changed_and_reads_go_on(tmp_
             assert refused.value.code == 503
         assert log.write_error == "No space left on device"
         await carried_out(log, request("get"), AuditOutcome(200))
+        with pytest.raises(ApiStatusError, match="no secret is read unaudited"):
+            await carried_out(log, request("get", plural="secrets", group="", audit_id="refused"))
         disk.full = False
         await until(lambda: not log.write_error)
         await carried_out(log, request(audit_id="taken"))

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from dray.clock import SystemClock
-from dray.server.http.application import ApiApplication, GrantedAccess, RequestResult
+from dray.server.http.application import ApiApplication, RequestResult
 from dray.server.http.errors import new_bad_request
 from dray.server.http.requests import ApiCall, ApiRequest, ApiResponse, RequestUser
 from dray.server.http.routing import Router
@@ -20,8 +20,11 @@ class AllowAll:
     def authenticate(self, headers: Any, peer: Any, path: str) -> RequestUser:
         return RequestUser("somebody")
 
-    def authorize(self, call: ApiCall, user: RequestUser, headers: Any) -> GrantedAccess:
-        return GrantedAccess(user)
+    def impersonate(self, user: RequestUser, headers: Any) -> RequestUser:
+        return user
+
+    def authorize(self, call: ApiCall, user: RequestUser) -> str:
+        return "everything is allowed"
 
     def acquire(self, call: ApiCall, user: RequestUser) -> Any:
         return nullcontext()
@@ -92,7 +95,7 @@ def test_a_stream_that_raises_is_recorded_and_left_incomplete():
 class FailingAccessControl(AllowAll):
     """Raises when it authorizes."""
 
-    def authorize(self, call: ApiCall, user: RequestUser, headers: Any) -> GrantedAccess:
+    def authorize(self, call: ApiCall, user: RequestUser) -> str:
         raise ZeroDivisionError
 
 

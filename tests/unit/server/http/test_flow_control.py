@@ -10,13 +10,13 @@ from dray.clock import ManualClock
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.flow_control import PRIORITY_LEVELS, FlowController, get_priority_rank
 from dray.server.http.limits import ServerLimits
-from dray.server.http.requests import ANONYMOUS_USER, MASTERS, NODES, ApiCall, RequestUser
+from dray.server.http.requests import ANONYMOUS_USER, MASTERS, NODES, REVIEW_KINDS, ApiCall, RequestUser
 
 JANE, JOHN = RequestUser("jane"), RequestUser("john")
 NODE, ADMIN = RequestUser("system:node:a", (NODES,)), RequestUser("admin", (MASTERS,))
 SCHEDULER = RequestUser("system:kube-scheduler")
 READ = ApiCall("get", "/x", plural="pods")
-WRITE = ApiCall("create", "/x", plural="pods")
+WRITE = ApiCall("create", "/x", version="v1", plural="pods")
 LEASE = ApiCall("update", "/x", plural="leases", group="coordination.k8s.io")
 WATCH = ApiCall("watch", "/x", version="v1", plural="pods")
 
@@ -69,6 +69,22 @@ def run(test) -> None:
 )
 def test_every_request_has_a_priority_level(call, user, name):
     assert PRIORITY_LEVELS[get_priority_rank(call, user)].name == name
+
+
+@pytest.mark.parametrize(("group", "plural"), REVIEW_KINDS)
+def test_reviews_count_as_reads(group, plural):
+    review = ApiCall("create", "/x", group=group, version="v1", plural=plural)
+
+    async def test() -> None:
+        requests = LimitedRequests()
+        tasks = [requests.start("review", review), requests.start("write", WRITE)]
+        await run_ready_tasks()
+        assert requests.controller.in_flight == {"readOnly": 1, "mutating": 1}
+        requests.release.set()
+        await asyncio.gather(*tasks)
+        assert requests.controller.in_flight == {"readOnly": 0, "mutating": 0}
+
+    run(test)
 
 
 def test_a_request_without_a_slot_waits_until_one_is_released():
