@@ -24,6 +24,8 @@ from dray.server.http.limits import ServerLimits
 from dray.store import Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import StructuredLogger
+from dray.wire import kubernetes
+from dray.wire.kubernetes.decoding import PROTOBUF
 from tests.support.in_process_transport import InProcessTransport
 
 Document = dict[str, Any]
@@ -114,9 +116,8 @@ class Api:
         reply = await self._transport.request(
             TransportRequest(method, where, parameters, sent, content, accept, given)
         )
-        is_json = reply.headers.get("content-type", "").startswith(JSON)
         return ServerResponse(
-            reply.code, read_json(reply.body) if is_json else reply.body.decode(), reply.headers
+            reply.code, _read_body(reply.headers.get("content-type", ""), reply.body), reply.headers
         )
 
     async def get(self, where: str, **query: Any) -> Any:
@@ -195,6 +196,12 @@ class Watch:
                 found.append(await self.event())
             except EOFError:
                 return found
+
+
+def _read_body(content_type: str, body: bytes) -> Any:
+    if content_type.startswith(JSON):
+        return read_json(body)
+    return kubernetes.decode(body) if content_type.startswith(PROTOBUF) else body.decode()
 
 
 def _good(response: ServerResponse) -> Any:

@@ -12,6 +12,9 @@ from typing import Any
 
 import aiohttp
 
+from dray.wire import kubernetes
+from dray.wire.kubernetes.decoding import PROTOBUF
+
 JSON = "application/json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -73,9 +76,8 @@ class Daemon:
         async with self.session.request(
             method, self.url + path, params=query, data=sent, headers=headers, timeout=LONGEST
         ) as answer:
-            text = await answer.text()
-            is_json = answer.content_type == JSON
-            return Told(answer.status, json.loads(text) if is_json and text else text, answer.headers)
+            content_type, received = answer.content_type, await answer.read()
+            return Told(answer.status, _read_body(content_type, received), answer.headers)
 
     async def good(self, method: str, path: str, body: Any = None, **asked: Any) -> Any:
         """The document of an answer that must be a success."""
@@ -91,6 +93,12 @@ class Daemon:
         ) as answer:
             assert answer.status == 200, (path, await answer.text())
             yield Lines(answer)
+
+
+def _read_body(content_type: str, body: bytes) -> Any:
+    if content_type == PROTOBUF:
+        return kubernetes.decode(body)
+    return json.loads(body) if content_type == JSON and body else body.decode()
 
 
 class Lines:

@@ -57,7 +57,7 @@ def parse_message_table(text: str) -> MessageTable:
             current = found[line] = []
             continue
         number, name, written = line.split()
-        bare = written.lstrip("*[]{}+?")
+        bare = written.lstrip("*[]{}+?!")
         current.append(FieldDefinition(int(number), name, bare, written.removesuffix(bare)))
     return {name: tuple(fields) for name, fields in found.items()}
 

@@ -16,12 +16,11 @@ from dray.api.kinds import KINDS, Kind
 from dray.api.resource import DeviceClass
 from dray.server.auth.authz.bootstrap_roles import build_bootstrap_documents
 from dray.server.discovery import resources
-from dray.server.http.protobuf.messages import ROOT_MESSAGES
-from dray.server.http.routing import REVIEW_KINDS
 from dray.server.objects.stored_object import get_storage_kind
 from dray.server.patch.schema.kind_structures import STRUCTURES
 from dray.server.registry.strategies import DEFAULT_STRATEGY, STRATEGIES, get_strategy
 from dray.server.tables import rendering
+from dray.wire.kubernetes import has_message
 
 NAMES = {(kind.group, kind.name) for kind in KINDS}
 _WEBHOOK_CONFIGURATIONS = (
@@ -73,23 +72,10 @@ FACETS = (
         "lists that are replaced whole",
     ),
     Facet(
-        "protobuf bodies: dray.server.http.protobuf.messages.ROOT_MESSAGES",
-        lambda kind: (kind.internal_api_version, kind.name) in ROOT_MESSAGES,
+        "protobuf bodies: dray.wire.kubernetes.messages",
+        lambda kind: has_message(kind.internal_api_version, kind.name),
         "bodies in JSON and YAML only",
-        frozenset(
-            {
-                *_WEBHOOK_CONFIGURATIONS,
-                "DeviceClass.resource.k8s.io",
-                "DeviceTaintRule.resource.k8s.io",
-                "Node",
-                "Pod",
-                "Preparation.dray.dev",
-                "ResourceClaim.cdi.k8s.io",
-                "ResourceClaimTemplate.resource.k8s.io",
-                "ResourceClass.cdi.k8s.io",
-                "ResourceSlice.resource.k8s.io",
-            }
-        ),
+        frozenset({"Preparation.dray.dev", "ResourceClaim.cdi.k8s.io", "ResourceClass.cdi.k8s.io"}),
     ),
     Facet(
         "roles: dray.server.auth.authz.bootstrap_roles",
@@ -137,18 +123,6 @@ def test_every_row_is_of_a_kind_in_the_table_of_kinds(table: str, rows: set[tupl
     virtual = {(row.group, row.plural) for row in resources.VIRTUAL_RESOURCES}
     wildcards = {(kind.group, "*") for kind in KINDS}
     assert rows <= NAMES | plurals | virtual | wildcards, table
-
-
-def test_every_protobuf_message_is_of_a_kind_or_of_a_body_that_is_not_stored() -> None:
-    stored = {(kind.format_api_version(version), kind.name) for kind in KINDS for version in kind.versions}
-    reviews = {(f"{group}/v1", kind) for (group, _), (kind, _) in REVIEW_KINDS.items()}
-    bodies = {
-        ("v1", "Status"),
-        ("v1", "Binding"),
-        ("policy/v1", "Eviction"),
-        ("authentication.k8s.io/v1", "TokenRequest"),
-    }
-    assert set(ROOT_MESSAGES) <= stored | reviews | bodies
 
 
 def test_every_subresource_of_a_kind_has_its_verbs() -> None:

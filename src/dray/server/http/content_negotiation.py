@@ -3,7 +3,8 @@
 Theory of operation: the clauses of the header are sorted (by `q`, then those without a wildcard first, then
 in the given order), and the first that matches an offer wins. A clause for another representation of an
 object (`as=Table;v=v1;g=meta.k8s.io`) matches only where that representation is offered; unknown parameters
-are ignored. Clients that prefer protobuf list JSON or `*/*` after it and get JSON.
+are ignored. Protobuf is offered only for kinds that have a message, and only for whole objects; clients that
+prefer it list JSON or `*/*` after it, and get JSON for everything else.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 from dray.api.json_text import read_json
 from dray.manifests.writer import to_yaml_block
 from dray.server.http import errors
-from dray.server.http.requests import JSON, YAML
+from dray.server.http.requests import JSON, PROTOBUF, YAML
 
 
 class Representation(StrEnum):
@@ -46,7 +47,14 @@ class ResponseFormat:
 
     def encode(self, text: bytes) -> bytes:
         """Encode a JSON text in the media type of this format."""
-        return text if self.media == JSON else to_yaml_block(read_json(text)).encode()
+        if self.media == JSON:
+            return text
+        if self.media == PROTOBUF:
+            # Its runtime is slow to import.
+            from dray.server.http.protobuf import encode
+
+            return encode(text)
+        return to_yaml_block(read_json(text)).encode()
 
 
 PLAIN_JSON: Final = ResponseFormat()
@@ -80,6 +88,9 @@ OBJECT_FORMATS: Final = OfferedFormats(representations=_REDUCED)
 """An object or a list of objects."""
 WATCH_FORMATS: Final = OfferedFormats((JSON,), _REDUCED)
 """A stream of objects."""
+PROTOBUF_OBJECT_FORMATS: Final = OfferedFormats((JSON, YAML, PROTOBUF), _REDUCED)
+PROTOBUF_WATCH_FORMATS: Final = OfferedFormats((JSON, PROTOBUF), _REDUCED)
+"""The same for kinds that have a protobuf message."""
 DISCOVERY_FORMATS: Final = OfferedFormats(
     representations=_list_representations("apidiscovery.k8s.io", ("v2", "v2beta1"), Representation.DISCOVERY)
 )
@@ -138,6 +149,8 @@ def _match_offer(clause: _AcceptClause, offer: OfferedFormats) -> ResponseFormat
         return None
     kind = clause.media.removesuffix("/*")
     for media in offer.media:
+        if media == PROTOBUF and clause.representation[0]:
+            continue
         if clause.media in (media, "*/*") or kind == media.partition("/")[0]:
             return ResponseFormat(media, Representation(clause.representation[0]), clause.representation[2])
     return None

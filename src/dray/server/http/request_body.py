@@ -49,8 +49,11 @@ def read_field_validation(request: ApiRequest) -> str:
     return given
 
 
-def decode_body(request: ApiRequest) -> Any:
-    """Decode the body to plain values, whatever its format."""
+def decode_body(request: ApiRequest, default_names: tuple[str, str] = ("", "")) -> Any:
+    """Decode the body to plain values, whatever its format.
+
+    Protobuf is decoded by the kind it names; `default_names` are version and kind of a body that names none.
+    """
     if request.content_type == JSON:
         return _parse_json(request.body)
     if request.content_type in YAML_TYPES:
@@ -59,7 +62,7 @@ def decode_body(request: ApiRequest) -> Any:
         # Few clients send protobuf, and its runtime is slow to import.
         from dray.server.http.protobuf import decode
 
-        return decode(request.body)
+        return decode(request.body, default_names)
     raise new_unsupported_media_type(ACCEPTED_BODY_TYPES)
 
 
@@ -77,7 +80,8 @@ def decode_object(request: ApiRequest, kind: Kind, version: str) -> DecodedBody:
     """Decode the object in a body and convert it to its storage version."""
     mode = read_field_validation(request)
     if request.content_type != JSON:
-        return convert_document(kind, version, decode_body(request), mode)
+        names = kind.format_api_version(version), kind.name
+        return convert_document(kind, version, decode_body(request, names), mode)
     _check_body(request.body)
     duplicates = () if request.has_unique_fields else _find_duplicate_fields(request.body, mode)
     decoded = None

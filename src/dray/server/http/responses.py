@@ -13,13 +13,16 @@ from dray.server import tables
 from dray.server.http.content_negotiation import (
     OBJECT_FORMATS,
     PLAIN_JSON,
+    PROTOBUF_OBJECT_FORMATS,
+    PROTOBUF_WATCH_FORMATS,
     WATCH_FORMATS,
+    OfferedFormats,
     Representation,
     ResponseFormat,
     negotiate,
 )
 from dray.server.http.errors import ApiStatusError
-from dray.server.http.requests import ApiRequest, ApiResponse
+from dray.server.http.requests import JSON, PROTOBUF, ApiRequest, ApiResponse
 from dray.server.objects.conversion import encode_object, is_storage_version
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
@@ -63,7 +66,7 @@ class ResponseWriter:
         warnings: Sequence[str] = (),
     ) -> ApiResponse:
         """Write one object."""
-        form = negotiate(request.accept, OBJECT_FORMATS)
+        form = negotiate(request.accept, _choose_offer(request, kind))
         version = request.call.version
         if form.representation is Representation.WHOLE:
             body = encode_object(kind, version, stored)
@@ -74,11 +77,12 @@ class ResponseWriter:
             body = write_json(tables.build_partial_metadata(stored, form.version))
         as_stored = stored if form == PLAIN_JSON and is_storage_version(kind, version) else None
         headers = build_warning_headers(warnings) if warnings else ()
-        return ApiResponse(code, form.encode(body), form.content_type, headers, as_stored)
+        encoded, content_type = _encode_body(request, form, body)
+        return ApiResponse(code, encoded, content_type, headers, as_stored)
 
     def write_list(self, request: ApiRequest, kind: Kind, listing: ListResult) -> ApiResponse:
         """Write a list of objects."""
-        form = negotiate(request.accept, OBJECT_FORMATS)
+        form = negotiate(request.accept, _choose_offer(request, kind))
         version = request.call.version
         if form.representation is Representation.TABLE:
             body = write_json(self.build_table(request, kind, listing, form))
@@ -97,7 +101,7 @@ class ResponseWriter:
                 "items": [tables.build_partial_metadata(stored, form.version) for stored in listing.objects],
             }
             body = write_json(document)
-        return ApiResponse(200, form.encode(body), form.content_type)
+        return ApiResponse(200, *_encode_body(request, form, body))
 
     def build_table(
         self, request: ApiRequest, kind: Kind, listing: ListResult, response_format: ResponseFormat
@@ -115,7 +119,7 @@ class ResponseWriter:
 
     def build_event_encoder(self, request: ApiRequest, kind: Kind) -> WatchEventEncoder:
         """The encoder of a watch's events, in the format its client asks for."""
-        form = negotiate(request.accept, WATCH_FORMATS)
+        form = negotiate(request.accept, _choose_offer(request, kind, watch=True))
         return WatchEventEncoder(self, request, kind, form)
 
 
@@ -132,11 +136,16 @@ class WatchEventEncoder:
         self._columns_sent = False
 
     @property
-    def sharing_key(self) -> tuple[str, str, str] | None:
+    def content_type(self) -> str:
+        """The `Content-Type` of the stream."""
+        return f"{self._format.media};stream=watch"
+
+    @property
+    def sharing_key(self) -> tuple[str, str, str, str] | None:
         """The key under which watches share encoded events; None when this watch shares none."""
-        if self._format != PLAIN_JSON:
+        if self._format.representation is not Representation.WHOLE:
             return None
-        return self._kind.group, self._kind.name, self._request.call.version
+        return self._kind.group, self._kind.name, self._request.call.version, self._format.media
 
     @property
     def is_storage_version(self) -> bool:
@@ -145,7 +154,15 @@ class WatchEventEncoder:
 
     def encode_event(self, type_: str, stored: StoredObject) -> bytes:
         """Encode one ADDED, MODIFIED or DELETED event."""
-        return b'{"type":"%s","object":%s}\n' % (type_.encode(), self._encode_stored(stored))
+        return self._frame(type_, self._encode_stored(stored))
+
+    def _frame(self, type_: str, text: bytes) -> bytes:
+        """An event with its object, which is JSON text, as a line of JSON or as a protobuf message."""
+        if self._format.media == PROTOBUF:
+            from dray.server.http.protobuf import encode_event
+
+            return encode_event(type_, text)
+        return b'{"type":"%s","object":%s}\n' % (type_.encode(), text)
 
     def _encode_stored(self, stored: StoredObject) -> bytes:
         form = self._format
@@ -184,12 +201,32 @@ class WatchEventEncoder:
                 "kind": "PartialObjectMetadata",
                 "apiVersion": f"meta.k8s.io/{self._format.version}",
             }
-        return write_json({"type": "BOOKMARK", "object": document}) + b"\n"
+        return self._frame("BOOKMARK", write_json(document))
+
+    def encode_error(self, error: ApiStatusError) -> bytes:
+        """Encode the ERROR event that ends a watch."""
+        return self._frame("ERROR", write_json(error.to_status()))
 
 
-def encode_error_event(error: ApiStatusError) -> bytes:
-    """Encode the ERROR event that ends a watch."""
-    return write_json({"type": "ERROR", "object": error.to_status()}) + b"\n"
+def _choose_offer(request: ApiRequest, kind: Kind, *, watch: bool = False) -> OfferedFormats:
+    """Which formats a kind has: protobuf only where there is a message for it."""
+    if PROTOBUF in request.accept:
+        # The protobuf runtime is slow to import, and most clients do not ask for it.
+        from dray.wire.kubernetes import has_message
+
+        if has_message(kind.format_api_version(request.call.version), kind.name):
+            return PROTOBUF_WATCH_FORMATS if watch else PROTOBUF_OBJECT_FORMATS
+    return WATCH_FORMATS if watch else OBJECT_FORMATS
+
+
+def _encode_body(request: ApiRequest, response_format: ResponseFormat, text: bytes) -> tuple[bytes, str]:
+    """Encode a JSON text in a format, with its content type; in JSON when an object does not fit protobuf."""
+    try:
+        return response_format.encode(text), response_format.content_type
+    except ApiStatusError:
+        if response_format.media != PROTOBUF or (JSON not in request.accept and "*/*" not in request.accept):
+            raise
+        return text, JSON
 
 
 def build_warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:

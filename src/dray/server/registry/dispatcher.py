@@ -10,7 +10,6 @@ from dray.api.kinds import Kind
 from dray.server.discovery.resources import UNSUPPORTED_VERBS
 from dray.server.http.errors import new_invalid_options, new_method_not_allowed, new_path_not_found
 from dray.server.http.requests import (
-    JSON,
     MAX_FIELD_MANAGER_BYTES,
     ApiCall,
     ApiRequest,
@@ -75,7 +74,7 @@ class RequestDispatcher:
         return self.responses.write_list(request, kind, await self.reader.list(request, kind))
 
     async def _watch(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        return ApiResponse(200, await self.watch_server.open(request, kind), f"{JSON};stream=watch")
+        return await self.watch_server.open(request, kind)
 
     async def _create(self, request: ApiRequest, kind: Kind) -> ApiResponse:
         return self._build_write_response(

@@ -1,10 +1,11 @@
-"""The watch server: streams the changes of selected objects after a revision, as lines of JSON.
+"""The watch server: streams the changes of selected objects after a revision.
 
 Theory of operation: a watch starts with the current state (all selected objects as ADDED events) or with a
 revision; from there it follows the cache. An object that a change makes match the selector is ADDED, one that
-no longer matches is DELETED. Watches in plain JSON share encoded events: each is encoded once, however many
-clients watch. Bookmarks tell idle watches the current revision. A client that does not read is disconnected:
-its buffer is bounded, and so is the time to accept a part (see `dray.server.http.asgi_messages`).
+no longer matches is DELETED. Watches of whole objects share encoded events: each is encoded once per media
+type, however many clients watch. Bookmarks tell idle watches the current revision. A client that does not
+read is disconnected: its buffer is bounded, and so is the time to accept a part (see
+`dray.server.http.asgi_messages`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from dray.server.http.errors import (
     new_service_unavailable,
     new_version_too_large,
 )
-from dray.server.http.requests import ApiRequest
-from dray.server.http.responses import ResponseWriter, WatchEventEncoder, encode_error_event
+from dray.server.http.requests import ApiRequest, ApiResponse
+from dray.server.http.responses import ResponseWriter, WatchEventEncoder
 from dray.server.objects.stored_object import StoredObject, build_deleted, build_key, build_prefix
 from dray.server.registry.reader import NOT_OLDER_THAN, StoredObjectReader, parse_revision
 from dray.server.registry.selectors import ListSelector, parse_selectors
@@ -66,7 +67,7 @@ class WatchServer:
         self._random_int = random_int
         self._encoded_events = EncodedEventCache()
 
-    async def open(self, request: ApiRequest, kind: Kind) -> AsyncGenerator[Line, None]:
+    async def open(self, request: ApiRequest, kind: Kind) -> ApiResponse:
         """Open a watch; raises an `ApiStatusError` when its options are not valid."""
         query = request.call.query
         selector, events = parse_selectors(kind, query), self._responses.build_event_encoder(request, kind)
@@ -79,7 +80,8 @@ class WatchServer:
         elif version == "":
             await self._cache.wait_until_fresh()
         _read_timeout(query)  # an error must come before the first line
-        return self._stream_lines(request, kind, selector, events, initial)
+        lines = self._stream_lines(request, kind, selector, events, initial)
+        return ApiResponse(200, lines, events.content_type)
 
     async def _stream_lines(
         self,
@@ -112,15 +114,15 @@ class WatchServer:
                     elif query.get("allowWatchBookmarks") in ("true", "1", "True"):
                         yield events.encode_bookmark(batch.revision)
         except CompactedError as error:
-            yield encode_error_event(new_expired(f"too old resource version: {after} ({error.oldest})"))
+            yield events.encode_error(new_expired(f"too old resource version: {after} ({error.oldest})"))
         except FutureRevisionError as error:
-            yield encode_error_event(new_version_too_large(after, error.current or 0))
+            yield events.encode_error(new_version_too_large(after, error.current or 0))
         except SlowWatcherError as error:
-            yield encode_error_event(new_expired(str(error)))
+            yield events.encode_error(new_expired(str(error)))
         except StoreClosedError:
             return
         except StoreError as error:
-            yield encode_error_event(new_service_unavailable(f"the store does not answer: {error}"))
+            yield events.encode_error(new_service_unavailable(f"the store does not answer: {error}"))
 
     async def _read_batches(
         self, prefix: bytes, after: int, seconds: float

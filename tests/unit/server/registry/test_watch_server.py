@@ -53,8 +53,8 @@ def test_watches_with_different_previous_states_do_not_share_a_batch():
         starts = []
         for before in (entry(6), None):
             cache.batches = [EventBatch(7, (StoreEvent(PLACE, 7, entry(7), before),))]
-            lines = await watching.open(ApiRequest(call, RequestUser("u")), CONFIGS)
-            starts.append(b"".join([line async for line in lines])[:16])
+            opened: Any = await watching.open(ApiRequest(call, RequestUser("u")), CONFIGS)
+            starts.append(b"".join([line async for line in opened.body])[:16])
         return starts
 
     assert asyncio.run(scenario()) == [b'{"type":"MODIFIE', b'{"type":"ADDED",']

@@ -15,11 +15,13 @@ WRITTEN_BY_KUBECTL: list[tuple[str, dict[str, Any]]] = [
         {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
+            "metadata": {},
             "spec": {
                 "audiences": ["api"],
                 "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "u1"},
                 "expirationSeconds": 600,
             },
+            "status": {"token": ""},
         },
     ),
     (
@@ -28,6 +30,7 @@ WRITTEN_BY_KUBECTL: list[tuple[str, dict[str, Any]]] = [
         {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
+            "metadata": {},
             "spec": {
                 "resourceAttributes": {
                     "namespace": "foo",
@@ -37,6 +40,7 @@ WRITTEN_BY_KUBECTL: list[tuple[str, dict[str, Any]]] = [
                     "subresource": "status",
                 }
             },
+            "status": {"allowed": False},
         },
     ),
     (
@@ -45,13 +49,20 @@ WRITTEN_BY_KUBECTL: list[tuple[str, dict[str, Any]]] = [
         {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectRulesReview",
+            "metadata": {},
             "spec": {"namespace": "default"},
+            "status": {"incomplete": False},
         },
     ),
     (
         "azhzAAotChhhdXRoZW50aWNhdGlvbi5rOHMuaW8vdjESEVNlbGZTdWJqZWN0UmV2aWV3EhoKEAoAEgAaACIAKgAyADgAQgASBgoE"
         "CgASABoAIgA=",
-        {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "SelfSubjectReview",
+            "metadata": {},
+            "status": {"userInfo": {}},
+        },
     ),
     (
         "azhzAAoUCgJ2MRIOU2VydmljZUFjY291bnQSFAoSCgF4EgAaAXkiACoAMgA4AEIAGgAiAA==",
@@ -59,7 +70,7 @@ WRITTEN_BY_KUBECTL: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "azhzAAoPCgJ2MRIJTmFtZXNwYWNlEhoKEgoCbjESABoAIgAqADIAOABCABIAGgIKABoAIgA=",
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n1"}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n1"}, "spec": {}, "status": {}},
     ),
     (
         "azhzAAoMCgJ2MRIGU2VjcmV0Eh0KEQoBcxIAGgAiACoAMgA4AEIAEgYKAWsSAXYaABoAIgA=",
@@ -73,6 +84,7 @@ WRITTEN_BY_KUBECTL: list[tuple[str, dict[str, Any]]] = [
             "kind": "ResourceQuota",
             "metadata": {"name": "q"},
             "spec": {"hard": {"gpu.deviceclass.resource.k8s.io/devices": "4", "pods": "1"}},
+            "status": {},
         },
     ),
     (
