@@ -22,6 +22,7 @@ class OpaqueKind(NamedTuple):
 
 
 _ADMISSION = "admissionregistration.k8s.io"
+_CERTIFICATES = "certificates.k8s.io"
 _NETWORK = "networking.k8s.io"
 _STORAGE = "storage.k8s.io"
 
@@ -40,6 +41,7 @@ NAMESPACED_KINDS: tuple[OpaqueKind, ...] = (
     OpaqueKind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", ("hpa",), True),
     OpaqueKind("batch", "v1", "CronJob", "cronjobs", ("cj",), has_status=True),
     OpaqueKind("batch", "v1", "Job", "jobs", has_status=True),
+    OpaqueKind(_CERTIFICATES, "v1", "PodCertificateRequest", "podcertificaterequests", (), has_status=True),
     OpaqueKind("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates"),
     OpaqueKind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
     OpaqueKind(_NETWORK, "v1", "Ingress", "ingresses", ("ing",), has_status=True),
@@ -64,14 +66,14 @@ CLUSTER_KINDS: tuple[OpaqueKind, ...] = (
     ),
     OpaqueKind("apiregistration.k8s.io", "v1", "APIService", "apiservices", (), has_status=True),
     OpaqueKind(
-        "certificates.k8s.io",
+        _CERTIFICATES,
         "v1",
         "CertificateSigningRequest",
         "certificatesigningrequests",
         ("csr",),
         has_status=True,
     ),
-    OpaqueKind("certificates.k8s.io", "v1", "ClusterTrustBundle", "clustertrustbundles"),
+    OpaqueKind(_CERTIFICATES, "v1", "ClusterTrustBundle", "clustertrustbundles"),
     OpaqueKind("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", (), has_status=True),
     OpaqueKind(
         "flowcontrol.apiserver.k8s.io",
@@ -91,4 +93,7 @@ CLUSTER_KINDS: tuple[OpaqueKind, ...] = (
     OpaqueKind(_STORAGE, "v1", "StorageClass", "storageclasses", ("sc",)),
     OpaqueKind(_STORAGE, "v1", "VolumeAttachment", "volumeattachments", (), has_status=True),
     OpaqueKind(_STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses", ("vac",)),
+    OpaqueKind(
+        "storagemigration.k8s.io", "v1", "StorageVersionMigration", "storageversionmigrations", (), True
+    ),
 )

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api.preparation import RESTORED_PATH
+from dray.server.auth.authz.controller_roles import CONTROLLER_RULES, EVENT_RULE, READ
 from dray.server.auth.authz.policy_rules import parse_resource, parse_rule
 from dray.server.auth.authz.rbac import GROUP
 from dray.server.http.requests import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
-_R = "get,list,watch"
+_R = READ
 _W = "create,update,patch,delete,deletecollection"
-_EVENTS = "create,update,patch: events events.events.k8s.io"
+_EVENTS = EVENT_RULE
+_CONTROLLERS = "system:controller:"
 
 _CLAIMS = "resourceclaims.resource.k8s.io resourceclaims.cdi.k8s.io"
 _STATUSES = "resourceclaims.resource.k8s.io/status resourceclaims.cdi.k8s.io/status"
@@ -159,6 +161,11 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
             "volumeattachments.storage.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io",
             f"{_R},update,patch: persistentvolumeclaims persistentvolumes",
             "update,patch: podgroups.scheduling.k8s.io/status",
+            # kube-scheduler creates the claims of pods that ask for extended resources.
+            "create,delete: resourceclaims.resource.k8s.io",
+            "list,watch: resourceclaims.resource.k8s.io/status",
+            "deletecollection: leasecandidates.coordination.k8s.io",
+            "update: pods/finalizers",
         ),
     ),
     BootstrapRole(
@@ -180,7 +187,7 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
         (
             f"{_R},delete: namespaces",
             "update: namespaces/status namespaces/finalize",
-            "get,list,delete,deletecollection: *.*",
+            f"{_R},delete,deletecollection: *.*",
         ),
     ),
     BootstrapRole(
@@ -190,7 +197,7 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
     BootstrapRole("system:controller:service-account-controller", (_EVENTS, "create: serviceaccounts")),
     BootstrapRole(
         "system:controller:pod-garbage-collector",
-        (_EVENTS, "list,watch,delete: pods", "get,list: nodes", "patch: pods/status"),
+        (_EVENTS, "list,watch,delete: pods", f"{_R}: nodes", "patch: pods/status"),
     ),
     BootstrapRole(
         "system:controller:device-taint-eviction-controller",
@@ -206,6 +213,7 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
         "system:controller:clusterrole-aggregation-controller",
         (f"escalate,get,list,watch,update,patch: clusterroles.{GROUP}",),
     ),
+    *(BootstrapRole(_CONTROLLERS + name, rules) for name, rules in CONTROLLER_RULES.items()),
     BootstrapRole("dray:class-reader", (f"{_R}: {_CLASSES}",)),
     BootstrapRole("dray:scheduler", (*_SCHEDULING, f"{_R}: preparations.dray.dev")),
     BootstrapRole(
@@ -260,7 +268,6 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
 )
 
 _EVERYBODY = (f"Group:{AUTHENTICATED}", f"Group:{UNAUTHENTICATED}")
-_CONTROLLERS = "system:controller:"
 
 BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
     "cluster-admin": (f"Group:{MASTERS}",),
