@@ -28,7 +28,7 @@ class Address:
 
     @classmethod
     def of_kubeconfig(cls, path: Path) -> Address:
-        """The address in a kubeconfig with embedded certificates."""
+        """The address in a kubeconfig with embedded certificates, or with a token that requests carry."""
         config = yaml.safe_load(path.read_text("utf-8"))
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         url = urlsplit(cluster["server"])
@@ -36,6 +36,8 @@ class Address:
         assert url.port is not None
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         tls = ssl.create_default_context(cadata=authority)
+        if "token" in user:
+            return cls(url.hostname, url.port, tls)
         with tempfile.TemporaryDirectory() as folder:
             pem = Path(folder) / "client.pem"
             parts = (user["client-certificate-data"], user["client-key-data"])

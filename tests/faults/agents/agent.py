@@ -95,7 +95,9 @@ def arguments(root: Path, kubeconfig: str) -> list[str]:
     """The arguments of `dray`."""
     places = ("--root", root / "agent", "--plugins-registry", root / "r", "--cdi-dir", root / "cdi")
     node = ("node", "--name", NODE, "--kubeconfig", kubeconfig, "--port", "0", "--max-pods", "200")
-    return [*node, *map(str, places)]
+    # Its containers write into a journal of this user.
+    user = ("--container-user", "agent")
+    return [*node, *user, *map(str, places)]
 
 
 if __name__ == "__main__":

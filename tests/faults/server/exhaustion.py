@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+import yaml
 
 from bench.lean import Address, Wire, connect, packed
 from dray.api.json_text import write_json
@@ -202,7 +203,8 @@ OFFENCES: dict[str, tuple[Offence, frozenset[int], str]] = {
 """What is exhausted: how, codes of which one must be answered, and words of the last refusal."""
 
 
-READER = b"\r\nimpersonate-user: reader\r\nimpersonate-group: system:masters\r\n\r\n"
+READER = "system:serviceaccount:default:default"
+"""A user of its own: limits count the requests of a caller, also those for users that it impersonates."""
 
 
 @dataclass(frozen=True)
@@ -237,14 +239,41 @@ class Reader:
 
 
 def _read_until(kubeconfig: str, over: Any, queue: Any) -> None:
-    uvloop.run(_reading(Address.of_kubeconfig(Path(kubeconfig)), over, queue))
+    uvloop.run(_reading(Path(kubeconfig), over, queue))
 
 
-async def _reading(address: Address, over: Any, queue: Any) -> None:
+async def _log_in_as_reader(kubeconfig: Path) -> tuple[Address, bytes]:
+    """Let the reader read; returns the address without credentials, and the header with the token."""
+    admin = await connect(Address.of_kubeconfig(kubeconfig))
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": READER}],
+    }
+    where = f"/apis/{group}/v1/clusterrolebindings"
+    code, said = await admin.call(packed("POST", where, json.dumps(binding).encode()))
+    assert code in {201, 409}, said
+    account = b'{"metadata": {"name": "default"}}'
+    code, said = await admin.call(packed("POST", "/api/v1/namespaces/default/serviceaccounts", account))
+    assert code in {201, 409}, said
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    code, said = await admin.call(packed("POST", path, b'{"spec": {}}'))
+    assert code == 201, said
+    token = json.loads(said)["status"]["token"]
+    config = yaml.safe_load(kubeconfig.read_text("utf-8"))
+    config["users"][0]["user"] = {"token": token}
+    reader = kubeconfig.with_name("reader.kubeconfig")
+    reader.write_text(yaml.safe_dump(config), "utf-8")
+    return Address.of_kubeconfig(reader), f"\r\nauthorization: Bearer {token}\r\n\r\n".encode()
+
+
+async def _reading(kubeconfig: Path, over: Any, queue: Any) -> None:
     """Read periodically until stopped."""
     took, strange = [], 0
+    address, login = await _log_in_as_reader(kubeconfig)
     wire = await connect(address)
-    request = packed("GET", "/api/v1/namespaces/default").replace(b"\r\n\r\n", READER)
+    request = packed("GET", "/api/v1/namespaces/default").replace(b"\r\n\r\n", login)
     await wire.call(request)
     queue.put("reading")
     while not over.is_set():

@@ -88,6 +88,9 @@ CLUSTER: Mapping[tuple[str, str], Structure] = MappingProxyType(
             spec=ALWAYS_PRESENT_MAP, status=_WITH_KEYED_CONDITIONS
         ),
         ("certificates.k8s.io", "ClusterTrustBundle"): define_kind(spec=ALWAYS_PRESENT_MAP),
+        ("certificates.k8s.io", "PodCertificateRequest"): define_kind(
+            spec=ALWAYS_PRESENT_MAP, status=_WITH_KEYED_CONDITIONS
+        ),
         (_FAIRNESS, "FlowSchema"): define_kind(
             spec=make_always_present(define_struct(priorityLevelConfiguration=ALWAYS_PRESENT_MAP)),
             status=_WITH_CONDITIONS,
@@ -125,5 +128,9 @@ CLUSTER: Mapping[tuple[str, str], Structure] = MappingProxyType(
             status=ALWAYS_PRESENT_MAP,
         ),
         (_STORAGE, "VolumeAttributesClass"): define_kind(),
+        ("storagemigration.k8s.io", "StorageVersionMigration"): define_kind(
+            spec=make_always_present(define_struct(resource=ALWAYS_PRESENT_MAP)),
+            status=_WITH_KEYED_CONDITIONS,
+        ),
     }
 )
