@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from dray.api.json_text import write_json
@@ -36,6 +35,7 @@ from dray.guard.reviews import (
     parse_review,
 )
 from dray.guard.tls_secret import CERTIFICATE_FILE, KEY_FILE, TlsSecret
+from dray.private_files import create_memory_directory
 from dray.tasks import cancel_and_wait
 from dray.telemetry.metrics import MetricsRegistry
 from dray.webhook_server import VALIDATE_PATH, WebhookListenOptions, serve_reviews
@@ -108,7 +108,7 @@ class GuardService:
         options = self._options
         if options.certificate_directory is not None:
             return options.certificate_directory
-        directory = Path(stack.enter_context(TemporaryDirectory(prefix="dray-guard-")))
+        directory = Path(stack.enter_context(create_memory_directory("dray-guard-")))
         secret = TlsSecret(self._client, directory, options.service_names, self.metrics, self._log)
         await secret.load()
         stack.push_async_callback(cancel_and_wait, asyncio.create_task(secret.run()))

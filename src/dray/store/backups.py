@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -120,7 +121,9 @@ def _iter_rows(entries: Iterable[StoreEntry]) -> Iterator[Row]:
 
 def _read_backup(source: Path) -> list[StoreEntry]:
     """Read every current entry of a backup that is intact."""
-    with tempfile.TemporaryDirectory() as folder:
+    # Beside the backup and not where everybody may write, if possible: it has every secret of the cluster.
+    beside = source.parent if os.access(source.parent, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=beside) as folder:
         copy = copies.copy_checked(source, Path(folder) / "copy")
         verify_file(copy, writer=False)
         with contextlib.closing(connect(copy, writer=False)) as connection:

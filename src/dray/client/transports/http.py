@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -31,6 +30,7 @@ from dray.client.transport import (
     TransportStream,
 )
 from dray.client.transports.leader_guard import NOT_SENT_MESSAGE, WRITE_CHECK
+from dray.private_files import open_memory_file
 
 MAX_CONNECTIONS: Final = 512
 IDLE_SECONDS: Final = 30.0
@@ -249,12 +249,9 @@ def build_tls_context(config: ClientConfig, credential: ClientCredential) -> ssl
 def _load_client_certificate(
     context: ssl.SSLContext, config: ClientConfig, credential: ClientCredential
 ) -> None:
-    # Python reads certificates only from files; this one is private and deleted at once.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(credential.certificate.rstrip() + b"\n" + credential.key)
-        file.flush()
+    with open_memory_file(credential.certificate.rstrip() + b"\n" + credential.key) as file:
         try:
-            context.load_cert_chain(file.name, password=_get_empty_password)
+            context.load_cert_chain(file, password=_get_empty_password)
         except (ssl.SSLError, OSError) as broken:
             raise ClientConfigError(
                 f"the client certificate and key for `{config.server}` cannot be used: {broken}"

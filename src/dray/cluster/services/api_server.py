@@ -21,6 +21,7 @@ from dray.cluster.services.process_setup import freeze_garbage_collector, instal
 from dray.errors import InputError
 from dray.gates import GateSet
 from dray.manifests.writer import to_yaml_block
+from dray.private_files import check_private_directory
 from dray.server.admission.webhooks.service_addresses import ServiceAddresses
 from dray.server.app import ApiServer, ApiServerOptions
 from dray.server.auth.authn.certificates import CertificateAuthority
@@ -153,7 +154,9 @@ async def serve(options: ServerProcessOptions, on_started: Callable[[RunningServ
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the directory of a server's data; an obstacle is an `InputError`."""
+    """Create the directory of a server's data; an obstacle is an `InputError`, and so is a directory that
+    another user owns or can write.
+    """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as refused:
@@ -161,6 +164,7 @@ def prepare_directory(directory: Path) -> None:
             f"cannot use `{directory}` as data directory: {(refused.strerror or str(refused)).lower()}; "
             "choose another with --data-dir"
         ) from None
+    check_private_directory(directory)
 
 
 def _format_url_host(host: str) -> str:

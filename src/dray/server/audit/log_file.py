@@ -18,6 +18,7 @@ from pathlib import Path
 from dray.api.json_text import write_json
 from dray.durable import FileLock, sync_directory
 from dray.errors import InputError
+from dray.private_files import OTHERS_WRITE, check_private_file
 from dray.server.audit.hash_chain import (
     GENESIS_HASH,
     REPAIRED_EVENT,
@@ -45,7 +46,9 @@ class AuditLogFile:
         self.sequence, self.head = 0, GENESIS_HASH
         self._has_partial_write = False  # whether the file ends in a part of a batch
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for existing in (path, _build_lock_path(path), *list_rotated_files(path)):
+                _check_existing_file(existing)
             self._lock = _lock_file(path)
             torn = self._recover()
             self._file, self._size = _open_file(path)
@@ -135,12 +138,25 @@ class AuditLogFile:
 
 
 def _open_file(path: Path) -> tuple[int, int]:
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = os.open(path, flags, FILE_MODE)
     return file, os.fstat(file).st_size
 
 
+def _build_lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _check_existing_file(path: Path) -> None:
+    """Refuse a link, and a file of another user or that others may write; who may read it is left to its
+    owner.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        check_private_file(path, OTHERS_WRITE)
+
+
 def _lock_file(path: Path) -> FileLock:
-    lock = FileLock.try_acquire(path.with_name(path.name + ".lock"))
+    lock = FileLock.try_acquire(_build_lock_path(path))
     if lock is None:
         raise InputError(
             f"the audit log `{path}` is in use by another process; stop it, or name another file"

@@ -17,7 +17,6 @@ import asyncio
 import ipaddress
 import os
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +24,7 @@ from urllib.parse import quote, urlencode
 
 from dray.api.kinds import get_kind
 from dray.clock import Clock
+from dray.private_files import open_memory_file
 from dray.server.auth.authn.certificates import CertificateAuthority, IssuedCredentials
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_internal_error, new_not_found
 from dray.server.http.requests import MASTERS, ApiRequest, ApiResponse
@@ -155,11 +155,8 @@ def _build_tls_context(credentials: IssuedCredentials) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # agents use self-signed certificates: fingerprints are compared
-    # Python loads certificates only from files; this one is private and deleted at once.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(credentials.cert_pem + credentials.key_pem)
-        file.flush()
-        context.load_cert_chain(file.name)
+    with open_memory_file(credentials.cert_pem + credentials.key_pem) as file:
+        context.load_cert_chain(file)
     return context
 
 

@@ -22,8 +22,8 @@ from dray.clock import Clock, SystemClock
 from dray.server.auth.authn.private_keys import load_or_create_key, read_key
 from dray.server.auth.authn.secret_files import (
     CredentialError,
-    create_private_directory,
     lock_directory,
+    prepare_key_directory,
     read_file,
     write_private_file,
 )
@@ -80,7 +80,7 @@ class CertificateAuthority:
         """Open the directory and create what is missing; `names` are the host names and addresses of the
         server.
         """
-        create_private_directory(directory)
+        prepare_key_directory(directory)
         certificates = cls(directory, names, clock or SystemClock())
         certificates.renew_if_due()
         return certificates

@@ -8,22 +8,29 @@ from pathlib import Path
 
 from dray.durable import FileLock, write_file_atomically
 from dray.errors import InputError
-
-_GROUP_AND_OTHERS = 0o077
+from dray.private_files import OTHERS_ANY, check_private_directory, check_private_file
 
 
 class CredentialError(InputError):
     """A file of credentials that cannot be used; the message names the file and never its content."""
 
 
-def create_private_directory(directory: Path) -> None:
-    """Create a directory that only its owner may enter, if it does not exist."""
+def prepare_key_directory(directory: Path) -> None:
+    """Create the directory of keys, if it does not exist; refuse one that others own, may enter or write, and
+    keys in it that others own or may read.
+    """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise CredentialError(
             f"the directory `{directory}` cannot be made: {error.strerror}; choose another directory"
         ) from None
+    try:
+        check_private_directory(directory, OTHERS_ANY)
+        for key_file in sorted(directory.glob("*.key")):
+            check_private_file(key_file)
+    except InputError as refused:
+        raise CredentialError(str(refused)) from None
 
 
 @contextmanager
@@ -58,7 +65,7 @@ def read_file(path: Path) -> bytes | None:
 def read_private_file(path: Path) -> bytes | None:
     """Read a file with a key, which nobody else may be able to read."""
     content = read_file(path)
-    if content is not None and path.stat().st_mode & _GROUP_AND_OTHERS:
+    if content is not None and path.stat().st_mode & OTHERS_ANY:
         raise CredentialError(
             f"`{path}` holds a key and others may read it; `chmod 600` it, or delete it to get a new one"
         )

@@ -29,7 +29,7 @@ from jwt.algorithms import ECAlgorithm
 from dray.api.kinds import Kind, get_kind
 from dray.clock import Clock, SystemClock
 from dray.server.auth.authn.private_keys import load_or_create_key
-from dray.server.auth.authn.secret_files import create_private_directory, lock_directory
+from dray.server.auth.authn.secret_files import lock_directory, prepare_key_directory
 from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH
 from dray.server.http.requests import RequestUser
 from dray.server.objects.stored_object import StoredObject
@@ -103,7 +103,7 @@ class ServiceAccountTokens:
         clock: Clock | None = None,
     ) -> ServiceAccountTokens:
         """Open with the key in the directory, which is created if it does not exist."""
-        create_private_directory(directory)
+        prepare_key_directory(directory)
         with lock_directory(directory):
             key = load_or_create_key(directory / "service-account.key")
         return cls(key, cache, options or IssuerOptions(), clock or SystemClock())

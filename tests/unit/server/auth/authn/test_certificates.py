@@ -105,7 +105,7 @@ def test_a_serving_certificate_of_another_authority_is_replaced(tmp_path):
         (lambda pki: (pki / "ca.crt").write_bytes(b"x"), r"ca\.crt` is no certificate"),
         (
             lambda pki: (pki / "ca.key").chmod(0o644),
-            r"ca\.key` holds a key and others may read it; `chmod 600`",
+            r"ca\.key` has mode 0644, so others may read or write it; expected 0600",
         ),
         (
             lambda pki: (pki / "ca.key").write_bytes((pki / "serving.key").read_bytes()),
