@@ -118,6 +118,7 @@ async def test_how_to_authenticate_is_told(server: Running, tmp_path: Path) -> N
     async with _daemons(server, tmp_path) as (scheduler, _):
         found = await scheduler.good("GET", f"{where}/{name}", accept="protobuf first")
         assert "BEGIN CERTIFICATE" in found["data"]["client-ca-file"]
+        assert "BEGIN CERTIFICATE" in found["data"]["requestheader-client-ca-file"]
         listed = await scheduler.good("GET", where, fieldSelector=f"metadata.name={name}")
         assert [item["metadata"]["name"] for item in listed["items"]] == [name]
 

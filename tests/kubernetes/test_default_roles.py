@@ -32,3 +32,23 @@ def test_every_component_has_at_least_its_rights(
         if NO_LONGER_SERVED not in rule.groups
     }
     assert not missing
+
+
+def test_the_namespaces_of_the_system_have_the_same_roles(kubectl: Kubectl) -> None:
+    own = {
+        (role["kind"], role["metadata"]["namespace"], role["metadata"]["name"]): role
+        for role in build_bootstrap_documents()
+        if "namespace" in role["metadata"]
+    }
+    theirs = {
+        (role["kind"], role["metadata"]["namespace"], role["metadata"]["name"]): role
+        for role in kubectl.get("roles,rolebindings", "-A")["items"]
+    }
+    assert own.keys() == theirs.keys()
+    for name, role in theirs.items():
+        if "roleRef" in role:
+            assert own[name]["subjects"] == role["subjects"]
+        else:
+            mine, yours = read_rules(own[name]["rules"]), read_rules(role["rules"])
+            assert not find_uncovered(mine, yours)
+            assert not find_uncovered(yours, mine)

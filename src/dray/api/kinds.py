@@ -201,6 +201,10 @@ KINDS: tuple[Kind, ...] = (
         _build_opaque_kind(row, core.OpaqueClusterObject, namespaced=False)
         for row in opaque_kinds.CLUSTER_KINDS
     ),
+    *(
+        _build_opaque_kind(row, core.PathNamedClusterObject, namespaced=False)
+        for row in opaque_kinds.PATH_NAMED_KINDS
+    ),
 )
 
 _BY_NAME: Mapping[tuple[str, str], Kind] = MappingProxyType({(kind.group, kind.name): kind for kind in KINDS})

@@ -73,7 +73,6 @@ CLUSTER_KINDS: tuple[OpaqueKind, ...] = (
         ("csr",),
         has_status=True,
     ),
-    OpaqueKind(_CERTIFICATES, "v1", "ClusterTrustBundle", "clustertrustbundles"),
     OpaqueKind("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", (), has_status=True),
     OpaqueKind(
         "flowcontrol.apiserver.k8s.io",
@@ -84,7 +83,6 @@ CLUSTER_KINDS: tuple[OpaqueKind, ...] = (
         has_status=True,
     ),
     OpaqueKind(_NETWORK, "v1", "IngressClass", "ingressclasses"),
-    OpaqueKind(_NETWORK, "v1", "IPAddress", "ipaddresses", ("ip",)),
     OpaqueKind(_NETWORK, "v1", "ServiceCIDR", "servicecidrs", (), has_status=True),
     OpaqueKind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses"),
     OpaqueKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", ("pc",)),
@@ -97,3 +95,9 @@ CLUSTER_KINDS: tuple[OpaqueKind, ...] = (
         "storagemigration.k8s.io", "v1", "StorageVersionMigration", "storageversionmigrations", (), True
     ),
 )
+
+PATH_NAMED_KINDS: tuple[OpaqueKind, ...] = (
+    OpaqueKind(_CERTIFICATES, "v1", "ClusterTrustBundle", "clustertrustbundles"),
+    OpaqueKind(_NETWORK, "v1", "IPAddress", "ipaddresses", ("ip",)),
+)
+"""Kinds of the cluster whose names have colons: a signer and a name, or an address."""

@@ -129,8 +129,8 @@ class ApiServer:
             try:
                 app, background = self._assemble()
                 running += map(tasks.create_task, background)
-                documents = [*build_initial_objects(self._options.ca_pem), *build_bootstrap_documents()]
-                await create_initial_objects(app.resource_endpoint, documents)
+                initial = build_initial_objects(self._options.ca_pem, self._options.clock.now())
+                await create_initial_objects(app.resource_endpoint, [*initial, *build_bootstrap_documents()])
                 running.append(tasks.create_task(self._quotas.run_recounts(self._store)))
                 yield app
             finally:

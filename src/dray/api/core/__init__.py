@@ -17,7 +17,13 @@ from dray.api.core.cluster import (
     ResourceQuota,
     Taint,
 )
-from dray.api.core.opaque import OpaqueClusterObject, OpaqueObject, RbacClusterObject, RbacObject
+from dray.api.core.opaque import (
+    OpaqueClusterObject,
+    OpaqueObject,
+    PathNamedClusterObject,
+    RbacClusterObject,
+    RbacObject,
+)
 from dray.api.core.pod import (
     Affinity,
     Container,
@@ -54,6 +60,7 @@ __all__ = [
     "NodeStatus",
     "OpaqueClusterObject",
     "OpaqueObject",
+    "PathNamedClusterObject",
     "Pod",
     "PodCondition",
     "PodResourceClaim",

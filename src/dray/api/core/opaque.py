@@ -27,3 +27,7 @@ class OpaqueClusterObject(Projection, frozen=True):
 
 class RbacClusterObject(OpaqueClusterObject, frozen=True):
     """A role or role binding of the whole cluster."""
+
+
+class PathNamedClusterObject(OpaqueClusterObject, frozen=True):
+    """A cluster-scoped object whose name is a segment of a path, and no DNS name."""

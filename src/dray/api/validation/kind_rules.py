@@ -105,6 +105,7 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
         core.Namespace: KindRules(name_rule=check_dns_label),
         core.RbacObject: KindRules(name_rule=check_path_segment),
         core.RbacClusterObject: KindRules(name_rule=check_path_segment),
+        core.PathNamedClusterObject: KindRules(name_rule=check_path_segment),
     }
 )
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from dray.api.preparation import RESTORED_PATH
 from dray.server.auth.authz.controller_roles import CONTROLLER_RULES, EVENT_RULE, READ
-from dray.server.auth.authz.policy_rules import parse_resource, parse_rule
+from dray.server.auth.authz.namespaced_roles import build_namespaced_documents
 from dray.server.auth.authz.rbac import GROUP
+from dray.server.auth.authz.role_documents import build_binding, build_role, build_rules
 from dray.server.http.requests import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
 _R = READ
@@ -292,44 +293,25 @@ BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """The subjects of each role; accounts are those of the namespace `kube-system`."""
 
-_SYSTEM_NAMESPACE = "kube-system"
-
 
 def build_bootstrap_documents() -> list[dict[str, Any]]:
-    """Build the cluster roles and bindings to create when they are absent, in any order."""
+    """Build the roles and bindings to create when they are absent, in any order."""
     return [
         *map(_build_role, BOOTSTRAP_ROLES),
-        *(_build_binding(name, who) for name, who in BOOTSTRAP_BINDINGS.items()),
+        *(build_binding(name, who) for name, who in BOOTSTRAP_BINDINGS.items()),
+        *build_namespaced_documents(),
     ]
 
 
-def _build_rules(row: BootstrapRole) -> list[dict[str, Any]]:
-    """Build one rule for each group, so that no rule allows more than the short form."""
-    rules: list[dict[str, Any]] = []
-    for text in row.rules:
-        verbs, _, what = text.partition(": ")
-        what, bracket, names = what.partition("[")
-        by_group: dict[str, list[str]] = {}
-        for place in what.split():
-            group = "/" if place.startswith("/") else parse_resource(place)[0]
-            by_group.setdefault(group, []).append(place)
-        for places in by_group.values():
-            short = f"{verbs}: {' '.join(places)}" + (f" [{names}" if bracket else "")
-            rules.append(parse_rule(short).to_document())
-    return rules
-
-
 def _build_role(row: BootstrapRole) -> dict[str, Any]:
-    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-    if row.aggregates_to:
-        labels[row.aggregates_to] = "true"
-    document = _build_document("ClusterRole", row.name, labels) | {"rules": _build_rules(row)}
+    labels = {row.aggregates_to: "true"} if row.aggregates_to else {}
+    document = build_role(row.name, row.rules, labels)
     if row.aggregated_from:
         document["aggregationRule"] = {
             "clusterRoleSelectors": [{"matchLabels": {row.aggregated_from: "true"}}]
         }
         document["rules"] = [
-            rule for part in _find_aggregated_roles(row.aggregated_from) for rule in _build_rules(part)
+            rule for part in _find_aggregated_roles(row.aggregated_from) for rule in build_rules(part.rules)
         ]
     return document
 
@@ -341,25 +323,3 @@ def _find_aggregated_roles(label: str) -> list[BootstrapRole]:
         for row in found
         for part in ([row] if not row.aggregated_from else _find_aggregated_roles(row.aggregated_from))
     ]
-
-
-def _build_binding(role: str, subjects: tuple[str, ...]) -> dict[str, Any]:
-    document = _build_document("ClusterRoleBinding", role, {"kubernetes.io/bootstrapping": "rbac-defaults"})
-    return document | {
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-        "subjects": [_build_subject(*subject.split(":", 1)) for subject in subjects],
-    }
-
-
-def _build_subject(kind: str, name: str) -> dict[str, str]:
-    if kind == "Account":
-        return {"kind": "ServiceAccount", "name": name, "namespace": _SYSTEM_NAMESPACE}
-    return {"apiGroup": GROUP, "kind": kind, "name": name}
-
-
-def _build_document(kind: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": kind,
-        "metadata": {"name": name, "labels": dict(labels)},
-    }

@@ -326,11 +326,17 @@ def test_a_rule_covers_itself_and_everything_covers_it(policy):
 
 def test_the_first_roles_are_sound_documents_each_there_once():
     documents = build_bootstrap_documents()
-    names = [(one["kind"], one["metadata"]["name"]) for one in documents]
-    roles = {name for kind, name in names if kind == "ClusterRole"}
-    given = {one["roleRef"]["name"] for one in documents if one["kind"] == "ClusterRoleBinding"}
+    names = [
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in documents
+    ]
+    roles = {name for kind, _, name in names if kind == "ClusterRole"}
+    bound = {
+        (one["roleRef"]["kind"], one["metadata"].get("namespace", ""), one["roleRef"]["name"])
+        for one in documents
+        if "roleRef" in one
+    }
     assert len(set(names)) == len(names)
-    assert given <= roles
+    assert bound <= set(names)
     assert {"cluster-admin", "admin", "edit", "view", "dray:driver", "system:kube-scheduler"} <= roles
 
 
