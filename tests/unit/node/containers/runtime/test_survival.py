@@ -65,6 +65,7 @@ def test_a_container_goes_on_when_the_agent_is_killed(machine: Machine):
         (found,) = await runtime.list_containers()
         assert (found.pod_name, found.namespace, found.exit) == ("train-0", "ml", None)
         assert found.id == machine.launch("x").id
+        await machine.written("pid")
         assert is_alive(machine.number("pid"))
         (machine.root / "go").touch()
         return await runtime.wait(found.id)
