@@ -27,7 +27,7 @@ from dray.clock import Clock
 from dray.private_files import open_memory_file
 from dray.server.auth.authn.certificates import CertificateAuthority, IssuedCredentials
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_internal_error, new_not_found
-from dray.server.http.requests import MASTERS, ApiRequest, ApiResponse
+from dray.server.http.requests import ApiRequest, ApiResponse
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
 from dray.values.names import check_dns_subdomain
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
 LOG_CLIENT_IDENTITY: Final = "dray:apiserver"
+"""A user with the role `dray:log-fetcher`, which allows nothing else."""
 """The user as which the server calls agents."""
 CERTIFICATE_ANNOTATION: Final = "dray.dev/serving-certificate"
 """On a node: the SHA-256 of the serving certificate of its agent."""
@@ -145,7 +146,7 @@ class PodLogs:
         now = self._clock.monotonic()
         if self._tls_context is None or now - self._tls_context[0] > _RENEWAL_SECONDS:
             authority = CertificateAuthority.open_for_clients(self._keys)
-            issued = authority.issue_client_certificate(LOG_CLIENT_IDENTITY, (MASTERS,), _CERTIFICATE_DAYS)
+            issued = authority.issue_client_certificate(LOG_CLIENT_IDENTITY, (), _CERTIFICATE_DAYS)
             self._tls_context = (now, _build_tls_context(issued))
         return self._tls_context[1]
 

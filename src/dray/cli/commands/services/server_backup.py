@@ -74,7 +74,7 @@ def restore(source: Path, data_dir: Path, store: str, force: bool) -> int:
     restored server waits until all nodes have reported their prepared devices before it allocates what they
     can reach; `dray doctor restore` shows the progress.
     """
-    from dray.cluster.services.api_server import STORE_FILE, prepare_directory
+    from dray.cluster.services.api_server import KEYS_DIRECTORY, STORE_FILE, prepare_directory
     from dray.store.backups import restore_store
 
     if not store:
@@ -84,7 +84,21 @@ def restore(source: Path, data_dir: Path, store: str, force: bool) -> int:
         restore_store(source, address, force=force, extra_values=_build_restore_mark())
     )
     click.echo(f"restored {source} into {address} at revision {revision}")
+    _warn_without_keys(data_dir / KEYS_DIRECTORY)
     return 0
+
+
+def _warn_without_keys(keys: Path) -> None:
+    """Say what it means that a restored server has no keys: they are in no backup."""
+    if (keys / "ca.key").exists():
+        return
+    click.echo(
+        f"warning: there are no keys in `{keys}`, and a backup has none: the server will make new ones, and "
+        "refuse certificates, kubeconfigs and service account tokens of the old ones\n"
+        f"hint: copy the keys of the old server to `{keys}` before the first start (or name them with "
+        "`--keys`), or give users, nodes and drivers new credentials",
+        err=True,
+    )
 
 
 def _build_restore_mark() -> dict[bytes, bytes]:

@@ -258,6 +258,8 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
         (f"{_R}: nodes pods {_SLICES} deviceclasses.resource.k8s.io {_CLAIMS} {_TEMPLATES} {_TAINTS}",),
         aggregates_to=TO_VIEW,
     ),
+    # The server itself when it fetches the log of a container from an agent.
+    BootstrapRole("dray:log-fetcher", ("get: nodes/proxy",)),
     BootstrapRole(
         "dray:dashboard",
         (
@@ -289,6 +291,7 @@ BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
     "dray:controller": ("User:dray:controller",),
     "dray:driver": ("Group:dray:drivers",),
     "dray:classic-driver": ("Group:dray:classic-drivers",),
+    "dray:log-fetcher": ("User:dray:apiserver",),
     "dray:dashboard": ("User:dray:dashboard",),
 }
 """The subjects of each role; accounts are those of the namespace `kube-system`."""
