@@ -255,7 +255,7 @@ OVER_THE_API = (
 INSIDE_A_POD = {
     "read the key of the authority": "cat $DATA/keys/ca.key",
     "read the key of service account tokens": "cat $DATA/keys/service-account.key",
-    "read the key of the server": "cat $DATA/keys/serving.key",
+    "read the key of the server": "cat $DATA/keys/serving.pem",
     "read the credentials of the administrator": "cat $DATA/admin.kubeconfig",
     "read the store": "head -c 16 $DATA/store.db",
     "read the audit log": "head -c 16 $DATA/audit.log",

@@ -31,6 +31,7 @@ from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.audit.log import AuditLog
 from dray.server.auth.access_control import ServerAccessControl
 from dray.server.auth.authn.authentication import Authenticator
+from dray.server.auth.authn.client_renewal import ClientCertificateEndpoint
 from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
 from dray.server.auth.authn.token_requests import TokenRequestIssuer
@@ -75,6 +76,7 @@ from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import Store
 from dray.store.errors import StoreClosedError
 from dray.telemetry.logs import StructuredLogger
+from dray.x509_certificates import RENEWAL_PATH
 
 LEDGER_COMPARISON_SECONDS: Final = 600.0
 
@@ -110,6 +112,7 @@ class ApiServer:
         self.cache = WatchCache(store)
         self.metrics = ApiServerMetrics()
         self._audit = AuditLog(options.audit, options.clock)
+        self.pod_logs = PodLogs(self.cache, options.keys, options.clock)
         self._webhook_client = WebhookClient(options.webhook_services)
         self._cache_verifier = CacheVerifier(self.cache, store, self._record_comparison)
         self._quotas = ResourceQuotaAdmission(
@@ -255,7 +258,7 @@ class ApiServer:
             WatchServer(cache, reader, responses, random.randrange),
             responses,
             reviews.answer,
-            PodLogs(cache, options.keys, clock).answer,
+            self.pod_logs.answer,
         )
 
     def _build_endpoints(
@@ -265,6 +268,7 @@ class ApiServer:
         administration = AdministrationEndpoints(
             self._store, self.cache, self._restore_quarantine, self._options.keys
         )
+        renewals = ClientCertificateEndpoint(self._options.keys, self._options.clock)
         return NonResourceEndpoints(
             {
                 "ping": lambda: None,
@@ -284,6 +288,7 @@ class ApiServer:
                 ("get", "/.well-known/openid-configuration"): _build_document_endpoint(
                     accounts.build_openid_configuration
                 ),
+                ("post", RENEWAL_PATH): renewals.answer,
                 **administration.build_endpoints(),
             },
         )
