@@ -7,6 +7,8 @@ certificate, for a new key where both can be replaced in one step, uses it for n
 tokens need no renewal. A server that does not renew, or not for this user, is asked again after an hour; a
 warning says when the certificate ends. After a renewal there is none for an hour, either, whatever a clock
 says.
+
+Cryptography is imported with the first certificate: most processes have a token, and start faster without.
 """
 
 from __future__ import annotations
@@ -15,9 +17,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
-
-from cryptography import x509
+from typing import TYPE_CHECKING, Any, Final
 
 from dray.client.client import Client
 from dray.client.config.client_config import (
@@ -32,15 +32,9 @@ from dray.client.rest_client import CALL_ERRORS
 from dray.tasks import cancel_and_wait
 from dray.telemetry.logs import ChangeLogger, LogLevel, StructuredLogger
 from dray.telemetry.metrics import MetricDefinition, MetricsRegistry, MetricType, build_metric_table
-from dray.x509_certificates import (
-    RENEWAL_PATH,
-    build_renewal_request,
-    encode_key_pem,
-    generate_key,
-    is_renewal_due,
-    parse_certificates,
-    parse_key_pem,
-)
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 EXPIRY: Final = "dray_client_certificate_expiry_timestamp_seconds"
 MEASURES: Final = build_metric_table(
@@ -81,10 +75,10 @@ class ClientCertificateRenewal:
             credential = await self._provider.get_credential()
         except ClientConfigError:
             return False  # requests report it
-        certificate = _parse_certificate(credential)
+        certificate = _parse_certificate(credential.certificate)
         self._expiry = None if certificate is None else certificate.not_valid_after_utc
         now = self._time_source.clock
-        if certificate is None or not is_renewal_due(certificate, now.now()):
+        if certificate is None or not _is_due(certificate, now.now()):
             return False
         if not isinstance(self._provider, FileCredentialProvider) or now.monotonic() < self._next_attempt:
             return False
@@ -104,15 +98,17 @@ class ClientCertificateRenewal:
     async def _replace(
         self, provider: FileCredentialProvider, old: ClientCredential, certificate: x509.Certificate
     ) -> None:
-        key = parse_key_pem(old.key)
+        from dray import x509_certificates as x
+
+        key = x.parse_key_pem(old.key)
         if key is None:
             raise ClientConfigError("the key is not one of dray: expected PEM, P-256, no password")
-        next_key = key if provider.source.keeps_key else generate_key()
-        request = build_renewal_request(old.certificate, key, next_key)
-        answer = await self._client.post_json(RENEWAL_PATH, request)
-        key_pem = old.key if next_key is key else encode_key_pem(next_key)
+        next_key = key if provider.source.keeps_key else x.generate_key()
+        request = x.build_renewal_request(old.certificate, key, next_key)
+        answer = await self._client.post_json(x.RENEWAL_PATH, request)
+        key_pem = old.key if next_key is key else x.encode_key_pem(next_key)
         new = ClientCredential(old.token, _read_answer(answer), key_pem)
-        issued = _parse_certificate(new)
+        issued = _parse_certificate(new.certificate)
         if issued is None or not has_matching_key(new):
             raise ClientConfigError("the server did not answer with a certificate for the key")
         if issued.not_valid_after_utc <= certificate.not_valid_after_utc:
@@ -150,9 +146,19 @@ async def renew_while_open(
         await cancel_and_wait(task)
 
 
-def _parse_certificate(credential: ClientCredential) -> x509.Certificate | None:
-    found = parse_certificates(credential.certificate)
+def _parse_certificate(content: bytes) -> x509.Certificate | None:
+    if not content:
+        return None
+    from dray.x509_certificates import parse_certificates
+
+    found = parse_certificates(content)
     return found[0] if found else None
+
+
+def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
+    from dray.x509_certificates import is_renewal_due
+
+    return is_renewal_due(certificate, now)
 
 
 def _read_answer(answer: Any) -> bytes:

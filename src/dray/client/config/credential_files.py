@@ -24,7 +24,6 @@ from dray.client.config.client_config import (
     read_nonempty_file,
 )
 from dray.durable import CorruptFileError, read_regular_file, write_file_atomically
-from dray.x509_certificates import parse_certificates, read_authority_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +131,10 @@ class RenewedCredential:
 
 def _is_renewal_of(given: bytes, renewed: bytes) -> bool:
     """Whether a certificate is a later one of the same authority for the same user."""
+    if not given or not renewed:
+        return False
+    from dray.x509_certificates import parse_certificates, read_authority_key
+
     old, new = parse_certificates(given)[:1], parse_certificates(renewed)[:1]
     return bool(old and new) and (
         new[0].subject == old[0].subject

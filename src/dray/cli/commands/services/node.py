@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _SHORTEST_SOCKET_NAME = "0123456789abcdef.sock"
 """A socket whose name was shortened to a digest (see `wire.unix_sockets`)."""
-_CLIENT_FILE = "client.pem"
-"""The renewed client certificate and its key, in the root."""
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 
@@ -175,10 +173,11 @@ def _store_renewed_certificate(config: ClientConfig, root: Path) -> ClientConfig
     """Return a configuration with which a renewed client certificate is stored in the root."""
     from dray.client.config.client_config import FileCredentialProvider
     from dray.client.config.credential_files import RenewedCredential
+    from dray.cluster.services.certificate_report import CLIENT_FILE
 
     if not isinstance(config.credential_provider, FileCredentialProvider):
         return config
-    renewed = RenewedCredential(root.resolve() / _CLIENT_FILE, config.credential_provider.source)
+    renewed = RenewedCredential(root.resolve() / CLIENT_FILE, config.credential_provider.source)
     return replace(config, credential_provider=FileCredentialProvider(renewed))
 
 
