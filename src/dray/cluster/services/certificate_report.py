@@ -83,7 +83,7 @@ class CertificateReport:
 
 
 def report_server_directory(directory: Path, keys: Path | None, now: datetime) -> Iterator[CertificateReport]:
-    """Report the certificates in the data directory of a server, and those of the nodes of `dray up` there."""
+    """Report the certificates in the data directory of a server, and of nodes that `dray up` has there."""
     keys = keys or directory / KEYS_DIRECTORY
     if not keys.is_dir():
         raise InputError(f"there are no keys in `{keys}`; name the directory of a server with --data-dir")

@@ -37,13 +37,17 @@ class Place:
     def __init__(self, directory: Path, start: datetime = NOW) -> None:
         self.clock = ManualClock(start)
         self.lines: list[str] = []
-        log = StructuredLogger(lambda line: self.lines.append(line.decode()) is None, self.clock)
+        log = StructuredLogger(self._write_line, self.clock)
         self.keys, self.kubeconfig = directory / "keys", directory / "admin.kubeconfig"
         self.authority = CertificateAuthority.open(self.keys, ("a.example",), self.clock)
         self.renewal = ServerCertificateRenewal(
             self.authority, (self.kubeconfig, "https://127.0.0.1:1"), TimeSource(self.clock), log
         )
         self.renewal.write_kubeconfig()
+
+    def _write_line(self, line: bytes) -> bool:
+        self.lines.append(line.decode())
+        return True
 
     def read_pair(self) -> bytes:
         return (self.keys / "serving.pem").read_bytes()

@@ -26,7 +26,7 @@ class Agent:
         self.clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
         self.file = directory / "serving.pem"
         self.tls = AgentTls("n", self.file, b"", TimeSource(self.clock), build_silent_logger())
-        self.known = [(self.tls.fingerprint,)]
+        self.known: list[tuple[str, ...]] = [(self.tls.fingerprint,)]
         self.reachable = True
 
     async def publish(self, fingerprints: tuple[str, ...]) -> None:
