@@ -171,7 +171,8 @@ class WatchBroadcaster:
     def __init__(self, revision: int, max_events: int = MAX_BUFFERED_EVENTS) -> None:
         self.revision = revision
         self._max_events = max_events
-        self._watchers: dict[bytes, set[WatchBuffer]] = {}
+        self._watchers: dict[bytes, dict[WatchBuffer, None]] = {}
+        """The buffers under each prefix, in the order in which their watches began."""
         self._unaligned_lengths: dict[int, int] = {}
         self._folder_prefixes: dict[bytes, tuple[bytes, ...]] = {}
         self._revision_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -242,14 +243,14 @@ class WatchBroadcaster:
         """Put what is published under the prefix into the buffer from now on."""
         if prefix not in self._watchers:
             self._folder_prefixes.clear()
-            self._watchers[prefix] = set()
+            self._watchers[prefix] = {}
             if not prefix.endswith(SLASH):
                 self._unaligned_lengths[len(prefix)] = self._unaligned_lengths.get(len(prefix), 0) + 1
-        self._watchers[prefix].add(buffer)
+        self._watchers[prefix][buffer] = None
 
     def unsubscribe(self, buffer: WatchBuffer, prefix: bytes) -> None:
         """Stop filling the buffer."""
-        self._watchers[prefix].discard(buffer)
+        self._watchers[prefix].pop(buffer, None)
         if self._watchers[prefix]:
             return
         del self._watchers[prefix]
