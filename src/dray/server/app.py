@@ -6,6 +6,7 @@ Each component is constructed here once and gets its collaborators as arguments;
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -101,6 +102,10 @@ class ApiServerOptions:
     clock: Clock = field(default_factory=SystemClock)
     webhook_services: ServiceAddresses = field(default_factory=dict)
     """The addresses of services that serve admission webhooks."""
+    random_bytes: Callable[[int], bytes] = os.urandom
+    """Random bytes for the uids of objects."""
+    random_int: Callable[[int], int] = random.randrange
+    """Random numbers below a limit, for generated names and the length of watches."""
 
 
 class ApiServer:
@@ -216,9 +221,8 @@ class ApiServer:
     def _build_webhook_admission(self) -> WebhookAdmission:
         options = self._options
         observer = WebhookRecorder(self.metrics, options.log, self._audit)
-        return WebhookAdmission(
-            self.cache, self._webhook_client, observer, options.clock, generate_uids().__next__
-        )
+        uids = generate_uids(options.random_bytes)
+        return WebhookAdmission(self.cache, self._webhook_client, observer, options.clock, uids.__next__)
 
     def _record_commit(self, committed: bool, seconds: float) -> None:
         self.metrics.count(names.COMMITS if committed else names.CONFLICTS)
@@ -245,7 +249,8 @@ class ApiServer:
 
     def _build_dispatcher(self, registry: ObjectRegistry, reviews: ReviewEndpoints) -> RequestDispatcher:
         options, cache, clock = self._options, self.cache, self._options.clock
-        writer = ObjectWriter(registry, options.gates, clock, generate_uids().__next__, random.randrange)
+        uids = generate_uids(options.random_bytes)
+        writer = ObjectWriter(registry, options.gates, clock, uids.__next__, options.random_int)
         deleter = ObjectDeleter(registry, clock)
         reader = StoredObjectReader(self._store, cache, options.limits.max_page)
         responses = ResponseWriter(cache, clock.now)
@@ -255,7 +260,7 @@ class ApiServer:
             ObjectPatcher(registry, writer, clock),
             deleter,
             PodSubresources(registry, deleter, clock),
-            WatchServer(cache, reader, responses, random.randrange),
+            WatchServer(cache, reader, responses, options.random_int),
             responses,
             reviews.answer,
             self.pod_logs.answer,
