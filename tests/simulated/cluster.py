@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -198,16 +198,16 @@ class SimulatedCluster:
 
         return self.add(name, work)
 
-    def add_node(self, name: str, labels: Mapping[str, str] | None = None) -> SimulatedService:
-        """Add a machine and the agent on it."""
+    def add_node(self, name: str, drivers: Sequence[str] = DRIVERS) -> SimulatedService:
+        """Add a machine with drivers, and the agent on it."""
         timing = TimeSource(SimulatedClock(self.loop), asyncio.sleep, self.random.random)
-        machine = self.machines[name] = SimulatedMachine(name, self.directory, timing, DRIVERS)
+        machine = self.machines[name] = SimulatedMachine(name, self.directory, timing, drivers)
 
         async def work(service: SimulatedService) -> None:
             client = self.build_client(
                 f"agent-{name}", f"system:node:{name}", NODES_GROUP, clock=service.clock
             )
-            description = NodeDescription(name, runtime="fake", labels=labels or {}, capacity=NODE_CAPACITY)
+            description = NodeDescription(name, runtime="fake", capacity=NODE_CAPACITY)
             options = NodeAgentOptions(
                 description,
                 machine.prepare_root(),
@@ -222,10 +222,10 @@ class SimulatedCluster:
 
     # --- the beginning ---
 
-    def load_initial_objects(self) -> None:
-        """Put the objects into the store that every cluster has; servers then create none."""
+    def load_initial_objects(self, more: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Put the objects into the store that every cluster has, and `more`; servers then create none."""
         self._has_initial_objects = True
-        self.store.commit([], [Put(key, value) for key, value in _build_initial_contents()])
+        self.store.commit([], [Put(key, value) for key, value in (*_build_initial_contents(), *more)])
 
 
 def _skip_bootstrap() -> AbstractContextManager[Any]:

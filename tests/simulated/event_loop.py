@@ -25,6 +25,8 @@ from typing import Any, Final
 
 START_SECONDS: Final = 1000.0
 """The virtual time at which a simulation begins."""
+_FEW_TASKS: Final = 256
+"""Tasks of a process that are kept before those that are done are dropped."""
 _MAX_COLLECTIONS: Final = 10
 """How often garbage is collected at the end: a dropped coroutine may hold others until it is cleared."""
 
@@ -41,7 +43,15 @@ class SimulatedProcess:
         self.context = contextvars.copy_context()
         self.context.run(CURRENT_PROCESS.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
+        self._max_tasks = _FEW_TASKS
         self.on_crash: list[Callable[[], None]] = []
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task until it is done."""
+        if len(self.tasks) >= self._max_tasks:
+            self.tasks = [each for each in self.tasks if not each.done()]
+            self._max_tasks = max(_FEW_TASKS, 2 * len(self.tasks))
+        self.tasks.append(task)
 
     def __repr__(self) -> str:
         return f"{self.name}#{self.number}"
@@ -145,6 +155,10 @@ class SimulatedLoop:
             if process.ready:
                 self._active.append(process)
 
+    def reseed(self, seed: int) -> None:
+        """Draw the order of all further steps from another seed."""
+        self._random.seed(seed)
+
     # --- what asyncio needs ---
 
     def time(self) -> float:
@@ -173,7 +187,7 @@ class SimulatedLoop:
         context = contextvars.copy_context() if context is None else context.copy()
         task = NumberedTask(coro, loop=self, name="", context=context)  # type: ignore[arg-type]
         task._number = self._numbers
-        context.get(CURRENT_PROCESS, self.outside).tasks.append(task)
+        context.get(CURRENT_PROCESS, self.outside).keep(task)
         return task
 
     def call_soon(
