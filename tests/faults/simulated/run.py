@@ -9,7 +9,7 @@ new pod runs.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -203,9 +203,11 @@ def build_setup_contents(nodes: int) -> tuple[tuple[bytes, bytes], ...]:
         cluster.close()
 
 
-def run_schedule(schedule: Schedule) -> Outcome:
-    """Run a schedule on a new cluster."""
+def run_schedule(schedule: Schedule, *, keep_all: bool = False) -> Outcome:
+    """Run a schedule on a new cluster; `keep_all` keeps the whole trace."""
     run = ScheduleRun(schedule.shape, schedule.block)
+    if keep_all:
+        run.model.trace = deque(run.model.trace)
     try:
         return run.run(schedule)
     finally:
