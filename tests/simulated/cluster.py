@@ -35,6 +35,7 @@ from dray.server import app as server_app
 from dray.server.app import ApiServer, ApiServerOptions
 from dray.server.http.requests import AUTHENTICATED, MASTERS
 from dray.server.objects.identifiers import generate_uids
+from dray.server.registry import watch_server
 from dray.store import Put
 from dray.telemetry.logs import build_silent_logger
 from tests.simulated.clock import SimulatedClock
@@ -85,6 +86,8 @@ class SimulatedCluster:
         self._gates = GateSet.from_defaults()
         self._log = build_silent_logger()
         self._has_initial_objects = False
+        self.bookmark_seconds = watch_server.BOOKMARK_SECONDS
+        """How often servers send bookmarks; they are a large part of what happens in an idle cluster."""
 
     # --- processes ---
 
@@ -114,7 +117,8 @@ class SimulatedCluster:
 
     def run(self, seconds: float) -> None:
         """Let virtual time pass."""
-        with _skip_bootstrap() if self._has_initial_objects else nullcontext():
+        bookmarks = mock.patch.object(watch_server, "BOOKMARK_SECONDS", self.bookmark_seconds)
+        with bookmarks, _skip_bootstrap() if self._has_initial_objects else nullcontext():
             self.loop.run(self.loop.time() + seconds)
 
     def close(self) -> None:

@@ -95,14 +95,15 @@ class ClusterModel:
             self._check_claim(after)
             if before is None and after.metadata.namespace == objects.LIMITED:
                 self._check_quota()
-        elif before is not None and any(self._is_live(each.uid) for each in before.status.reserved_for):
+        elif before is not None and any(self.is_live(each.uid) for each in before.status.reserved_for):
             self.fail(f"claim {before.metadata.name} was deleted while a pod used it")
         self.note(f"claim {event.key[len(CLAIM_PREFIX) :].decode()} {_describe_claim(after)}")
         if before is not None and after is not None and before.results == after.results:
             return set()
         return self._move_devices(before, after)
 
-    def _is_live(self, pod_uid: str) -> bool:
+    def is_live(self, pod_uid: str) -> bool:
+        """Whether a pod exists that has not finished."""
         pod = self.pods_by_uid.get(pod_uid)
         return pod is not None and pod.status.phase not in ("Succeeded", "Failed")
 

@@ -16,12 +16,15 @@ _FINISHED: Final = ("Succeeded", "Failed")
 
 def find_stuck_objects(model: ClusterModel, cluster: SimulatedCluster) -> list[str]:
     """Find objects that should be gone, and pods that neither run nor say why."""
-    return [*_find_undeleted(cluster), *_find_waiting_pods(model), *_find_wrong_reservations(model)]
+    return [*_find_undeleted(model, cluster), *_find_waiting_pods(model), *_find_wrong_reservations(model)]
 
 
-def _find_undeleted(cluster: SimulatedCluster) -> Iterator[str]:
+def _find_undeleted(model: ClusterModel, cluster: SimulatedCluster) -> Iterator[str]:
     for entry in complete(cluster.store.contents.range(b"/registry/")).entries:
-        if b'"deletionTimestamp"' in entry.value:
+        if b'"deletionTimestamp"' not in entry.value:
+            continue
+        claim = model.claims.get(entry.key)
+        if claim is None or not any(model.is_live(each.uid) for each in claim.status.reserved_for):
             metadata = read_json(entry.value)["metadata"]
             yield f"{entry.key.decode()} stays deleted: {metadata.get('finalizers')}"
 
@@ -33,9 +36,12 @@ def _find_waiting_pods(model: ClusterModel) -> Iterator[str]:
         if pod.spec.node_name:
             if _has_its_claims(model, pod):
                 yield f"pod {pod.metadata.name} has a node and its claims, and is {pod.status.phase}"
-        elif not any(each.type == "PodScheduled" and each.message for each in pod.status.conditions):
-            if len(model.list_claims(pod)) == len(pod.spec.resource_claims):
-                yield f"pod {pod.metadata.name} waits without a reason"
+        elif not _says_why(pod) and len(model.list_claims(pod)) == len(pod.spec.resource_claims):
+            yield f"pod {pod.metadata.name} waits without a reason"
+
+
+def _says_why(pod: ReadPod) -> bool:
+    return any(each.type == "PodScheduled" and each.message for each in pod.status.conditions)
 
 
 def _has_its_claims(model: ClusterModel, pod: ReadPod) -> bool:

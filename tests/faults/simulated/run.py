@@ -22,14 +22,21 @@ from tests.faults.simulated.conditions import Weather
 from tests.faults.simulated.fault_injector import FaultInjector
 from tests.faults.simulated.invariants import ClusterModel
 from tests.faults.simulated.liveness import find_leftovers, find_stuck_objects
-from tests.faults.simulated.schedule import FAULT_STEPS, ClusterShape, Schedule, ScheduledStep
+from tests.faults.simulated.schedule import FAULT_STEPS, NEEDS_REPAIR, ClusterShape, Schedule, ScheduledStep
 from tests.faults.simulated.workload import Workload
 from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.store import complete
 
 START_SECONDS: Final = 6.0
-REST_SECONDS: Final = 25.0
+REST_SECONDS: Final = 8.0
 """A cluster is at rest when nothing but heartbeats was written for so long."""
+BACKOFF_SECONDS: Final = 32.0
+"""The same after faults: as long as the longest time after which anyone tries again."""
+RARE_BOOKMARK_SECONDS: Final = 60.0
+BOOKMARKS_EVERY: Final = 4
+"""One block of so many has bookmarks as often as in production."""
+PROBE_EVERY: Final = 4
+"""One schedule of so many ends with a last pod."""
 MAX_REST_SECONDS: Final = 600.0
 
 
@@ -54,6 +61,8 @@ class ScheduleRun:
         self.cluster = cluster = SimulatedCluster(block)
         self.model = ClusterModel()
         self.weather = Weather(cluster.random)
+        if block % BOOKMARKS_EVERY:
+            cluster.bookmark_seconds = RARE_BOOKMARK_SECONDS
         self._nodes = [f"node-{number}" for number in range(shape.nodes)]
         cluster.load_initial_objects(build_setup_contents(shape.nodes))
         for number in range(shape.servers):
@@ -93,7 +102,8 @@ class ScheduleRun:
         self.injector = FaultInjector(cluster, self.weather)
         for step in schedule.steps:
             cluster.loop.call_at(begun + step.time, self._begin, step)
-        for phase in (lambda: cluster.run(schedule.seconds), self._repair, self._clean_up, self._probe):
+        phases = [lambda: cluster.run(schedule.seconds), lambda: self._repair(schedule), self._clean_up]
+        for phase in [*phases, self._probe] if schedule.seed % PROBE_EVERY == 0 else phases:
             phase()
             self._collect_failures()
             if self.model.violations:
@@ -142,30 +152,32 @@ class ScheduleRun:
         if failures:
             self.model.fail(f"a request of the administrator failed: {failures[0]}")
 
-    def _rest(self, why: str) -> None:
-        """Wait until nothing but heartbeats is written."""
+    def _rest(self, seconds: float, why: str) -> None:
+        """Wait until nothing but heartbeats is written for some seconds."""
         model, end = self.model, self.cluster.loop.time() + MAX_REST_SECONDS
         while not model.violations:
             before = model.last_activity
-            self.cluster.run(REST_SECONDS)
+            self.cluster.run(seconds)
             if model.last_activity == before:
                 return
             if self.cluster.loop.time() > end:
                 model.fail(f"the cluster does not come to rest {why}")
 
-    def _repair(self) -> None:
+    def _repair(self, schedule: Schedule) -> None:
         self.model.note("-- all faults end")
         self.injector.end_all()
-        self.cluster.run(20.0)
-        self._do(self.workload.repair_cluster())
-        self._rest("after the faults")
+        self.cluster.run(3.0)
+        names = {step.name for step in schedule.steps}
+        if names & NEEDS_REPAIR:
+            self._do(self.workload.repair_cluster())
+        self._rest(BACKOFF_SECONDS if names & FAULT_STEPS.keys() else REST_SECONDS, "after the faults")
         if not self.model.violations:
             self.model.violations += find_stuck_objects(self.model, self.cluster)
 
     def _clean_up(self) -> None:
         self.model.note("-- everything is deleted")
         self._do(self.workload.delete_everything())
-        self._rest("after everything was deleted")
+        self._rest(REST_SECONDS, "after everything was deleted")
         if not self.model.violations:
             self.model.violations += find_leftovers(self.model, self.cluster)
 
@@ -173,9 +185,10 @@ class ScheduleRun:
         self.model.note("-- a last pod")
         self._do(self.workload.create_probe())
         self.cluster.run(10.0)
-        phases = [pod.status.phase for pod in self.model.pods.values()]
-        if phases != ["Running"] and not self.model.violations:
-            self.model.fail(f"the last pod does not run: {phases}")
+        for pod in self.model.pods.values():
+            if pod.status.phase != "Running" and not self.model.violations:
+                why = [condition.message for condition in pod.status.conditions]
+                self.model.fail(f"the last pod does not run: {why}")
 
 
 @lru_cache(maxsize=4)

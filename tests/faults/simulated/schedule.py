@@ -39,6 +39,11 @@ USER_STEPS: Final[Mapping[str, int]] = MappingProxyType(
 )
 """What users and drivers do, and how often."""
 
+NEEDS_REPAIR: Final = frozenset(
+    {"taint device", "taint by rule", "withdraw slice", "delete class", "lose and fence node"}
+)
+"""What users do that an administrator must undo at the end."""
+
 FAULT_STEPS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "crash server": 8,

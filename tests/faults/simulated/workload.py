@@ -201,12 +201,8 @@ class Workload:
             pass
         if not service.is_alive:
             self._cluster.start(service)
-        for _ in range(20):
-            try:
-                await fencer.unfence()
-                return
-            except CALL_ERRORS:
-                await asyncio.sleep(3.0)
+        await asyncio.sleep(min(step.seconds, 20.0))
+        await fencer.unfence()
 
     async def repair_cluster(self) -> None:
         """Publish everything again, and take away all taints; for the end of a schedule."""
