@@ -30,7 +30,6 @@ from dray.server.http.application import ApiApplication
 from dray.server.http.requests import RequestUser
 from tests.simulated.event_loop import SimulatedLoop, SimulatedProcess
 
-
 RETRANSMISSION_SECONDS: Final = 1.0
 """How often a message to a process that is cut off is sent again."""
 MAX_RETRANSMISSION_SECONDS: Final = 15.0

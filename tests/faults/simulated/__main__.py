@@ -28,8 +28,12 @@ def main() -> int:
     parser.add_argument("--seeds", help="a range of seeds, for example 1000-1999")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--minutes", type=float, help="end after so many minutes")
-    parser.add_argument("--replay", type=int, metavar="SEED", help="one schedule, with everything that happens")
-    parser.add_argument("--shrink", type=int, metavar="SEED", help="leave out steps that a violation does not need")
+    parser.add_argument(
+        "--replay", type=int, metavar="SEED", help="one schedule, with everything that happens"
+    )
+    parser.add_argument(
+        "--shrink", type=int, metavar="SEED", help="leave out steps that a violation does not need"
+    )
     parser.add_argument("--planted", action="store_true", help="only the planted faults")
     options = parser.parse_args()
     if options.replay is not None:

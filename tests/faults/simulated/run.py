@@ -25,6 +25,7 @@ from tests.faults.simulated.liveness import find_leftovers, find_stuck_objects
 from tests.faults.simulated.schedule import FAULT_STEPS, NEEDS_REPAIR, ClusterShape, Schedule, ScheduledStep
 from tests.faults.simulated.workload import Workload
 from tests.simulated.cluster import SimulatedCluster
+from tests.simulated.event_loop import TimeStandsStillError
 from tests.simulated.store import complete
 
 START_SECONDS: Final = 6.0
@@ -104,7 +105,10 @@ class ScheduleRun:
             cluster.loop.call_at(begun + step.time, self._begin, step)
         phases = [lambda: cluster.run(schedule.seconds), lambda: self._repair(schedule), self._clean_up]
         for phase in [*phases, self._probe] if schedule.seed % PROBE_EVERY == 0 else phases:
-            phase()
+            try:
+                phase()
+            except TimeStandsStillError as stuck:
+                self.model.fail(str(stuck))
             self._collect_failures()
             if self.model.violations:
                 break
