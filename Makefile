@@ -31,6 +31,8 @@ JOBS ?= auto
 FUZZ_INPUTS ?= 200000
 FAULTS ?= *
 SECONDS ?= 600
+SOAK_HOURS ?= 24
+SOAK_SEED ?= 1
 KEEP ?=
 
 DEPS := $(VENV)/.deps-installed
@@ -131,6 +133,10 @@ faults: $(READY) ## Long fault runs, one after the other, in full size (FAULTS=s
 		package=$$(dirname $$main | tr / .); echo "== $$package"; \
 		$(PY) -m $$package --full || failed=1; \
 	done; exit $$failed
+
+.PHONY: soak
+soak: $(READY) ## A simulated day of steady work on one cluster: nothing may grow (SOAK_HOURS=2 for less, SOAK_SEED=7 for another)
+	@$(PY) -m tests.soak.soak --hours $(SOAK_HOURS) --seed $(SOAK_SEED)
 
 .PHONY: bench
 bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
