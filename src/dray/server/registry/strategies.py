@@ -158,7 +158,10 @@ def _encode_string_data(pending: PendingObject) -> PendingObject:
         return pending
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
     rest = {name: value for name, value in secret.items() if name != "stringData"}
-    return _replace_document(pending, {**rest, "data": {**(rest.get("data") or {}), **encoded}})
+    data = rest.get("data") or {}
+    if not isinstance(data, dict):
+        return pending
+    return _replace_document(pending, {**rest, "data": {**data, **encoded}})
 
 
 DEFAULT_STRATEGY: Final = KindStrategy()
