@@ -1,4 +1,4 @@
-"""Validation of pods, restricted to their claims."""
+"""Validation of the claims of pods, and of the containers that use them; `pods` has all other rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from dray.api.fields import (
     FieldPath,
     SubrequestReference,
     duplicate,
-    forbidden,
     invalid,
     not_found,
     required,
@@ -31,7 +30,6 @@ from dray.api.validation.field_rules import (
 )
 from dray.api.validation.kinds.classic import validate_classic_spec
 from dray.api.validation.metadata import validate_template_metadata
-from dray.api.validation.semantic_equality import is_semantically_equal
 from dray.values.names import check_dns_label, check_dns_subdomain
 
 _SPEC = ROOT.child("spec")
@@ -49,19 +47,6 @@ def validate_pod(obj: Pod) -> FieldErrors:
             yield from _validate_container_claims(
                 container.resources.claims, names, path.child("resources", "claims")
             )
-
-
-def validate_pod_update(new: Pod, old: Pod) -> FieldErrors:
-    """Check that the claims of a pod do not change; ephemeral containers cannot use additional claims."""
-    changed = not is_semantically_equal(new.spec.resource_claims, old.spec.resource_claims)
-    if changed or _map_claims_by_container(new) != _map_claims_by_container(old):
-        text = "pod updates may not change `resourceClaims` or the claims that containers use"
-        yield forbidden(_SPEC, text)
-
-
-def _map_claims_by_container(obj: Pod) -> dict[str, tuple[ContainerClaim, ...]]:
-    used = ((container.name, container.resources.claims) for container, _ in _iterate_containers(obj))
-    return {name: claims for name, claims in used if claims}
 
 
 def _iterate_containers(obj: Pod) -> Iterator[tuple[Container, FieldPath]]:
