@@ -101,7 +101,7 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
             validate_classic_status_update,
         ),
         Preparation: KindRules(validate_preparation, _accept_anything, validate_preparation_update),
-        core.Pod: KindRules(validate_pod, _accept_anything, on_status=validate_pod_status),
+        core.Pod: KindRules(validate_pod, on_status=validate_pod_status),
         core.Namespace: KindRules(name_rule=check_dns_label),
         core.RbacObject: KindRules(name_rule=check_path_segment),
         core.RbacClusterObject: KindRules(name_rule=check_path_segment),

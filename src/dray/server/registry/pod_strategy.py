@@ -77,11 +77,21 @@ _KEPT_STATUS: Final = (
 
 def prepare_status(pod: Document, before: Document) -> Document:
     """A pod with an updated status; fields that older clients drop are kept."""
-    status, stored = pod.get("status"), before.get("status")
+    status, stored = pod.get("status") or {}, before.get("status")
     if not isinstance(status, dict) or not isinstance(stored, dict):
         return pod
     kept = {name: stored[name] for name in _KEPT_STATUS if name in stored and not _is_given(status, name)}
+    kept |= _complete_addresses(status)
     return {**pod, "status": {**status, **kept}} if kept else pod
+
+
+def _complete_addresses(status: Document) -> Document:
+    """The address of a pod as a field and as the first of a list; the field decides when they differ."""
+    address, addresses = status.get("podIP"), status.get("podIPs") or []
+    first = addresses[0].get("ip") if addresses and isinstance(addresses[0], dict) else None
+    if address:
+        return {} if address == first else {"podIPs": [{"ip": address}]}
+    return {"podIP": first} if first else {}
 
 
 def _is_given(status: Document, name: str) -> bool:

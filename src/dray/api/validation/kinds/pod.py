@@ -25,7 +25,6 @@ from dray.api.fields import (
 from dray.api.validation.field_rules import (
     FieldErrors,
     report_name_faults,
-    validate_exactly_one,
     validate_name,
 )
 from dray.api.validation.kinds.classic import validate_classic_spec
@@ -61,9 +60,10 @@ def _validate_pod_claims(obj: Pod, path: FieldPath) -> FieldErrors:
     seen: set[str] = set()
     for position, entry in enumerate(obj.spec.resource_claims):
         place = path.index(position)
-        yield from validate_name(entry.name, check_dns_label, place.child("name"))
-        if entry.name in seen:
+        if entry.name and entry.name in seen:
             yield duplicate(place.child("name"), entry.name)
+        else:
+            yield from validate_name(entry.name, check_dns_label, place.child("name"))
         seen.add(entry.name)
         yield from _validate_claim_source(entry, obj.metadata.name, place)
 
@@ -74,8 +74,11 @@ def _validate_claim_source(entry: PodResourceClaim, pod_name: str, path: FieldPa
         "resourceClaimName": entry.resource_claim_name,
         "resourceClaimTemplateName": entry.resource_claim_template_name,
     }
-    given = {field: name is not None for field, name in named_sources.items()}
-    yield from validate_exactly_one({**given, "template": entry.template is not None}, path)
+    given = [field for field, name in named_sources.items() if name is not None]
+    given += ["template"] if entry.template is not None else []
+    if len(given) != 1:
+        known = ", ".join(f"`{field}`" for field in (*named_sources, "template"))
+        yield invalid(path, given, f"exactly one of {known} is required")
     for field, name in named_sources.items():
         if name is not None and (faults := check_dns_subdomain(name)):
             yield from report_name_faults(faults, path.child(field))
@@ -111,8 +114,11 @@ def _validate_container_claims(
         if claim.request:
             yield from _validate_request_reference(claim.request, place.child("request"))
         key = f"{claim.name}/{claim.request}" if claim.request else claim.name
-        if key in seen:
-            yield duplicate(place, key)
+        if key in seen or claim.name in seen:
+            yield duplicate(place, key if key in seen else claim.name)
+        elif not claim.request:
+            parts = [name for name in seen if name.startswith(f"{claim.name}/")]
+            yield from (duplicate(place, claim.name) for _ in parts)
         seen.add(key)
         if claim.name not in names:
             known = tuple(sorted(names))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from dray.values.quantity import Quantity, QuantityError
+from dray.values.quantity import ZERO, Quantity, QuantityError
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -108,7 +108,7 @@ def find_quantity(document: Document, name: str) -> Quantity | None:
 
 
 def read_quantities(document: Document, name: str) -> dict[str, Quantity]:
-    """Return a map of quantities, without those that are none."""
+    """Return a map of quantities, without those that are none; `null` is an amount of 0."""
     amounts = get_mapping(document, name)
-    found = ((key, find_quantity(amounts, key)) for key in amounts)
+    found = ((key, ZERO if amounts[key] is None else find_quantity(amounts, key)) for key in amounts)
     return {key: amount for key, amount in found if amount is not None}

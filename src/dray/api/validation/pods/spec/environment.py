@@ -48,7 +48,7 @@ def _validate_variable(variable: Document, path: FieldPath) -> FieldErrors:
     name = get_text(variable, "name")
     if not name:
         yield required(path.child("name"))
-    elif not name.isidentifier():
+    elif not (name.isascii() and name.isidentifier()):
         yield from validate_variable_name(name, path.child("name"))
     source = find_mapping(variable, "valueFrom")
     if source is not None:
