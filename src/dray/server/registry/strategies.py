@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult
 from dray.server.objects.pending_object import PendingObject
@@ -49,7 +48,8 @@ class KindStrategy:
     prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     prepare_status: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     """What happens to an updated status before it is validated."""
-    validate_update: Callable[[Document, Document], list[FieldError]] | None = None
+    prepare_subresource: Callable[[PendingObject, PendingObject, str], PendingObject] | None = None
+    """What a subresource other than the status writes into the stored object."""
 
 
 def has_status(kind: Kind) -> bool:
@@ -77,10 +77,11 @@ def prepare_status(pending: PendingObject, before: PendingObject) -> PendingObje
     return pending if prepare is None else prepare(pending, before)
 
 
-def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
-    """Errors for fields that an update changes although its kind fixes them on create."""
-    validate = get_strategy(pending.kind).validate_update
-    return [] if validate is None else validate(pending.document, before.document)
+def prepare_subresource(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
+    """The stored object with what a subresource other than the status may change."""
+    prepare = get_strategy(pending.kind).prepare_subresource
+    assert prepare is not None, subresource
+    return prepare(pending, before, subresource)
 
 
 def _replace_document(pending: PendingObject, document: Document) -> PendingObject:
@@ -213,7 +214,12 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda pod, before: _replace_document(
                 pod, pod_strategy.prepare_for_update(pod.document, before.document)
             ),
-            validate_update=pod_strategy.validate_immutable_spec,
+            prepare_status=lambda pod, before: _replace_document(
+                pod, pod_strategy.prepare_status(pod.document, before.document)
+            ),
+            prepare_subresource=lambda pod, before, subresource: _replace_document(
+                before, pod_strategy.prepare_subresource(pod.document, before.document, subresource)
+            ),
         ),
         ("", "Node"): KindStrategy(
             has_generation=False, allows_status_on_create=True, selectable_fields=("spec.unschedulable",)
