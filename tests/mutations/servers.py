@@ -75,7 +75,8 @@ class DrayServer:
     async def send(
         self, method: str, path: str, query: dict[str, str], body: bytes, content_type: str
     ) -> tuple[int, str, bytes]:
-        request = TransportRequest(method, path, query, body, content_type, JSON, {})
+        headers = {} if body or not content_type else {"content-type": content_type}
+        request = TransportRequest(method, path, query, body, content_type, JSON, headers)
         response = await self._transport.request(request)
         return response.code, response.headers.get("warning", ""), response.body
 

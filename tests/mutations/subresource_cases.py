@@ -51,7 +51,7 @@ _TOKEN: Document = {
     "spec": {
         "audiences": ["https://kubernetes.default.svc"],
         "expirationSeconds": 3600,
-        "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "@uid"},
+        "boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "secret"},
     },
 }
 

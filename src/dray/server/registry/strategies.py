@@ -169,6 +169,7 @@ DEFAULT_STRATEGY: Final = KindStrategy()
 """The strategy of kinds that the server only stores."""
 
 _WITHOUT_GENERATION: Final = KindStrategy(has_generation=False)
+_CREATED_ON_UPDATE: Final = KindStrategy(has_generation=False, allows_create_on_update=True)
 _SIGNED: Final = KindStrategy(selectable_fields=("spec.signerName",))
 
 INVOLVED_OBJECT_FIELDS: Final = (
@@ -251,12 +252,13 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda secret, before: _encode_string_data(secret),
         ),
         ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
-        ("", "Service"): KindStrategy(returns_deleted_object=True),
-        ("coordination.k8s.io", "Lease"): KindStrategy(has_generation=False, allows_create_on_update=True),
-        ("rbac.authorization.k8s.io", "Role"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "RoleBinding"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "ClusterRole"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _WITHOUT_GENERATION,
+        ("", "Service"): KindStrategy(returns_deleted_object=True, allows_create_on_update=True),
+        ("", "LimitRange"): _CREATED_ON_UPDATE,
+        ("coordination.k8s.io", "Lease"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "Role"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "RoleBinding"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "ClusterRole"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _CREATED_ON_UPDATE,
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
