@@ -20,7 +20,7 @@ import msgspec
 
 from dray.api.codec import DecodedObject, build_decode_error, decode_projection, get_decoder, has_legacy_text
 from dray.api.conversion import events, normalize_document
-from dray.api.decode_report import UnknownField, check_document
+from dray.api.decode_report import DecodeReport, UnknownField, check_document
 from dray.api.json_text import ENCODER, find_non_json_values, is_certainly_json, read_json, write_json
 from dray.api.kinds import Kind, get_kind
 from dray.api.messages.object_types import find_object_type
@@ -87,6 +87,23 @@ def decode_whole_document(
         raise build_decode_error(kind, version, found.type_errors)
     text = _normalize(object_type, write_json(fitted))
     return _build_object(kind, version, text, tuple(found.unknown_fields))
+
+
+def check_message(
+    api_version: str, name: str, document: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], DecodeReport]:
+    """Check a document of a kind that is not stored, such as a review; return the part that fits it.
+
+    A kind without a table is not checked.
+    """
+    object_type = find_object_type(api_version, name)
+    if object_type is None:
+        return document, DecodeReport()
+    try:
+        get_decoder(object_type).decode(ENCODER.encode(document))
+    except _REFUSED:
+        return check_document(document, object_type)
+    return document, DecodeReport()
 
 
 def _is_json(data: bytes) -> bool:

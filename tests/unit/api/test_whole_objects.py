@@ -69,7 +69,7 @@ def walk(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def pick_places(document: dict[str, Any]) -> list[tuple[Place, Any]]:
-    """Places all over a document: all of them, or some of a large one, whose parts other samples have, too."""
+    """Places all over a document: all of them, or some of a large one, whose parts are in other samples."""
     places = list(walk(document))
     return places[:: 1 + len(places) // MAX_PLACES]
 
@@ -111,7 +111,7 @@ def test_a_wrong_type_anywhere_is_refused_with_the_path_of_that_field(file: Path
             decode(kind, change(document, place, wrong))
         (problem,) = refused.value.problems
         assert list_steps(problem.path) == list_steps(".".join(map(str, place))), place
-        assert "text" not in problem.detail
+        assert "text" not in str(problem).partition("expected")[2]
 
 
 @EVERY_SAMPLE

@@ -6,7 +6,7 @@ Unknown and duplicate fields become warnings, or errors in strict mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from dray.api.conversion import translate_path
 from dray.api.fields import FieldError
 from dray.api.json_text import find_duplicate_fields, is_certainly_json, read_json
 from dray.api.kinds import Kind
-from dray.errors import DecodeError, InputError
+from dray.errors import DecodeError, InputError, InputProblem
 from dray.manifests.documents import read_documents
 from dray.manifests.source import ManifestSource
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_unsupported_media_type
@@ -39,12 +39,9 @@ _DUPLICATE_CHECK_BYTES: Final = 16_384
 class UndecodableBodyError(ApiStatusError):
     """A body that is not an object of its kind, or has fields that strict mode refuses."""
 
-    def __init__(self, kind: Kind, version: str, problem: str) -> None:
-        super().__init__(
-            400,
-            "BadRequest",
-            f'{kind.name} in version "{version}" cannot be handled as a {kind.name}: {problem}',
-        )
+    def __init__(self, kind: str, version: str, problem: str) -> None:
+        text = f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
+        super().__init__(400, "BadRequest", text)
         self.problem = problem
 
 
@@ -88,6 +85,17 @@ def decode_options(request: ApiRequest) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise new_bad_request("the body of options must be an object, for example `{}`")
     return document
+
+
+def decode_message(request: ApiRequest, api_version: str, name: str) -> dict[str, Any]:
+    """Decode a body of a kind that is not stored, such as a binding or a review; empty when there is none."""
+    document = decode_options(request)
+    kept, found = whole_objects.check_message(api_version, name, document)
+    if found.type_errors:
+        raise UndecodableBodyError(name, api_version, _explain_problems(found.type_errors))
+    if found.unknown_fields and read_field_validation(request) == STRICT:
+        raise UndecodableBodyError(name, api_version, _explain_strictly(map(str, found.unknown_fields)))
+    return dict(kept)
 
 
 def decode_object(request: ApiRequest, kind: Kind, version: str) -> DecodedBody:
@@ -171,18 +179,16 @@ def _ensure_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def new_undecodable(kind: Kind, version: str, error: DecodeError) -> ApiStatusError:
     """The error for a document that cannot be decoded as an object of its kind."""
-    return UndecodableBodyError(kind, version, _explain_problems(error))
+    return UndecodableBodyError(kind.name, version, _explain_problems(error.problems) or str(error))
 
 
-def _explain_problems(error: DecodeError) -> str:
+def _explain_problems(problems: Sequence[InputProblem]) -> str:
     """Name fields and what was expected there; values are not repeated, because they may be secret."""
-    if not error.problems:
-        return str(error)
     shown = [
         f"{problem.path}: {problem.detail}" if isinstance(problem, FieldError) else str(problem)
-        for problem in error.problems[:_MAX_PROBLEMS]
+        for problem in problems[:_MAX_PROBLEMS]
     ]
-    more = len(error.problems) - len(shown)
+    more = len(problems) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
@@ -200,9 +206,12 @@ def _collect_warnings(decoded: DecodedObject, mode: str, duplicates: Sequence[st
     warnings = [str(unknown) for unknown in decoded.unknown_fields]
     warnings += (f'duplicate field "{path}"' for path in duplicates)
     if warnings and mode == STRICT:
-        problem = f"strict decoding error: {', '.join(warnings)}"
-        raise UndecodableBodyError(decoded.kind, decoded.version, problem)
+        raise UndecodableBodyError(decoded.kind.name, decoded.version, _explain_strictly(warnings))
     return tuple(warnings)
+
+
+def _explain_strictly(warnings: Iterable[str]) -> str:
+    return f"strict decoding error: {', '.join(warnings)}"
 
 
 def _find_duplicate_fields(body: bytes, mode: str) -> tuple[str, ...]:
