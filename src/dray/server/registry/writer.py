@@ -18,6 +18,7 @@ from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import (
+    collect_pod_warnings,
     collect_warnings,
     has_document_rules,
     validate_changed_document,
@@ -180,7 +181,9 @@ class ObjectWriter:
             errors += validate_new_document(ruled, pending.document)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
-        warnings += (f"{warning.path}: {warning.text}" for warning in collect_warnings(pending.view))
+        warnings += map(str, collect_warnings(pending.view))
+        if kind.open:
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         fields = field_ownership.update_managed_fields(
             kind, None, pending.document, manager=request.field_manager, now=now
         )
@@ -236,6 +239,9 @@ class ObjectWriter:
         errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
+        if changed and kind.open and not subresource and kind.name != "Pod":
+            # People rarely update pods themselves; templates they do.
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         if _is_deletion_complete(pending):
             return DeleteObject(pending)
         if managed_fields is None:

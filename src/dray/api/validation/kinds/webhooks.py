@@ -243,4 +243,4 @@ def _validate_condition(condition: MatchCondition, path: FieldPath) -> FieldErro
 def _validate_label_selector(selector: LabelSelector | None, path: FieldPath) -> FieldErrors:
     if selector is None:
         return
-    yield from validate_label_selector(msgspec.to_builtins(selector), path)
+    yield from validate_label_selector(msgspec.json.decode(msgspec.json.encode(selector)), path)
