@@ -102,4 +102,5 @@ def validate_changed_document(
     """Return all errors of a change that the structs of an object do not show."""
     rules = DOCUMENT_RULES.get((kind.group, kind.name))
     rule = None if rules is None else rules.on_change.get(subresource)
-    return [] if rule is None else list(rule(new, old))
+    # Two rules may say the same of a change: that the pod is wrong, and that it may not become so.
+    return [] if rule is None else list({str(error): error for error in rule(new, old)}.values())

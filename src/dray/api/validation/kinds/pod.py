@@ -18,6 +18,7 @@ from dray.api.fields import (
     FieldPath,
     SubrequestReference,
     duplicate,
+    forbidden,
     invalid,
     not_found,
     required,
@@ -29,6 +30,7 @@ from dray.api.validation.field_rules import (
 )
 from dray.api.validation.kinds.classic import validate_classic_spec
 from dray.api.validation.metadata import validate_template_metadata
+from dray.api.validation.pods.annotations import MIRROR
 from dray.values.names import check_dns_label, check_dns_subdomain
 
 _SPEC = ROOT.child("spec")
@@ -38,7 +40,9 @@ _STATUSES = ROOT.child("status", "resourceClaimStatuses")
 def validate_pod(obj: Pod) -> FieldErrors:
     """Check the claims of a pod and the containers that use them."""
     claims = obj.spec.resource_claims
-    if claims:
+    if claims and MIRROR in obj.metadata.annotations:
+        yield forbidden(ROOT, "a static pod cannot have claims")
+    elif claims:
         yield from _validate_pod_claims(obj, _SPEC.child("resourceClaims"))
     names = frozenset(entry.name for entry in claims)
     for container, path in _iterate_containers(obj):

@@ -18,7 +18,7 @@ from dray.api.validation.pods.document_fields import (
 )
 from dray.api.validation.pods.spec.containers import list_containers
 from dray.api.validation.pods.spec.pod_spec import find_os_name
-from dray.api.validation.pods.spec.scheduling import validate_tolerations
+from dray.api.validation.pods.spec.scheduling import validate_toleration_list
 from dray.api.validation.pods.value_rules import validate_descending_path
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -59,7 +59,7 @@ def _validate_tolerations_text(text: str, path: FieldPath) -> FieldErrors:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         yield invalid(path, _TOLERATIONS, f"must be a list of tolerations in JSON: {error}")
         return
-    yield from validate_tolerations({"tolerations": tolerations}, path.child(_TOLERATIONS))
+    yield from validate_toleration_list({"tolerations": tolerations}, path.child(_TOLERATIONS))
 
 
 def _validate_seccomp_text(profile: str, path: FieldPath) -> FieldErrors:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from dray.api.fields import FieldPath, duplicate, forbidden, invalid, not_supported, required
+from dray.api.fields import FieldPath, duplicate, forbidden, invalid, not_found, not_supported, required
 from dray.api.validation.field_rules import FieldErrors, report_name_faults, validate_one_of
 from dray.api.validation.pods.document_fields import (
     Document,
@@ -172,8 +172,20 @@ def validate_pod_resources(spec: Document, os_name: str | None, path: FieldPath)
         return
     if resources.get("claims") is not None:
         yield forbidden(place.child("claims"), "may not be set for the whole pod; containers use claims")
+        yield from _find_unknown_claims(spec, resources, place.child("claims"))
     yield from _validate_requirements(resources, place, of_pod=True)
     yield from _validate_pod_sums(spec, resources, place)
+
+
+def _find_unknown_claims(spec: Document, resources: Document, path: FieldPath) -> FieldErrors:
+    known = sorted({get_text(claim, "name") for _, claim in iterate_objects(spec, "resourceClaims")})
+    for position, claim in iterate_objects(resources, "claims"):
+        name = get_text(claim, "name")
+        if not name:
+            yield required(path.index(position))
+        elif name not in known:
+            text = "must be the name of an entry in `spec.resourceClaims`"
+            yield not_found(path.index(position), name, tuple(known), text)
 
 
 def _validate_pod_sums(spec: Document, resources: Document, path: FieldPath) -> FieldErrors:

@@ -31,10 +31,15 @@ _OPERATORS: Final = ("Equal", "Exists")
 _COMPARISONS: Final = ("Lt", "Gt")
 
 
-def validate_tolerations(tolerations: Document, path: FieldPath) -> FieldErrors:
-    """Check the field `tolerations` of an object."""
-    for position, toleration in iterate_objects(tolerations, "tolerations"):
-        yield from _validate_toleration(toleration, path.child("tolerations").index(position))
+def validate_tolerations(spec: Document, path: FieldPath) -> FieldErrors:
+    """Check the tolerations of a pod."""
+    return validate_toleration_list(spec, path.child("tolerations"))
+
+
+def validate_toleration_list(holder: Document, path: FieldPath) -> FieldErrors:
+    """Check the field `tolerations` of an object; the path is that of the list."""
+    for position, toleration in iterate_objects(holder, "tolerations"):
+        yield from _validate_toleration(toleration, path.index(position))
 
 
 def _validate_toleration(toleration: Document, path: FieldPath) -> FieldErrors:
