@@ -7,7 +7,7 @@ keeps the words of Kubernetes where programs read them, and says what would help
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from dray.api.fields import FieldError
 from dray.api.json_text import write_json
@@ -33,6 +33,11 @@ class ApiStatusError(DrayError):
         self.message = message
         self.details = details
         self.headers = tuple(headers)
+
+    def add_headers(self, headers: Iterable[tuple[str, str]]) -> Self:
+        """The error with more headers in front of its own, such as warnings."""
+        self.headers = (*headers, *self.headers)
+        return self
 
     def to_status(self) -> dict[str, Any]:
         """The error as a `Status`."""

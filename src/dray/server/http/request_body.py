@@ -34,6 +34,7 @@ from dray.server.objects.stored_object import get_storage_kind
 YAML_TYPES: Final = (YAML, "application/x-yaml", "text/yaml")
 ACCEPTED_BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
 
+_OPTIONS_VERSION: Final = ("apiVersion", "DeleteOptions")
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _MAX_PROBLEMS: Final = 20
 """Nobody reads more wrong types in one message."""
@@ -95,8 +96,16 @@ def decode_options(request: ApiRequest) -> dict[str, Any]:
 
 
 def decode_message(request: ApiRequest, api_version: str, name: str) -> dict[str, Any]:
-    """Decode a body of a kind that is not stored, such as a binding or a review; empty when there is none."""
+    """Decode a body of a kind that is not stored, such as a binding or a review.
+
+    It may leave out what it is, but not say that it is something else.
+    """
     document = decode_options(request)
+    for field, expected in (("kind", name), ("apiVersion", api_version)):
+        given = document.get(field)
+        # Options may name any group: they are the same in all.
+        if isinstance(given, str) and given not in ("", expected) and (field, name) != _OPTIONS_VERSION:
+            raise new_bad_request(f"{field}: expected `{expected}`, got `{given}`")
     kept, found = whole_objects.check_message(api_version, name, document)
     if found.type_errors:
         raise UndecodableBodyError(name, api_version, _explain_problems(found.type_errors))
@@ -219,6 +228,13 @@ def _collect_warnings(decoded: DecodedObject, mode: str, duplicates: Sequence[st
 
 def _explain_strictly(warnings: Iterable[str]) -> str:
     return f"strict decoding error: {', '.join(warnings)}"
+
+
+def describe_duplicate_fields(request: ApiRequest, mode: str) -> tuple[str, ...]:
+    """Warnings about the fields that a patch in JSON has twice."""
+    if request.has_unique_fields or mode == IGNORE or request.body.lstrip()[:1] != b"{":
+        return ()
+    return tuple(f'duplicate field "{path}"' for path in _find_duplicate_fields(request.body, WARN))
 
 
 def _find_duplicate_fields(body: bytes, mode: str) -> tuple[str, ...]:

@@ -69,8 +69,7 @@ class RequestDispatcher:
         try:
             response = await self._answer(request)
         except ApiStatusError as error:
-            error.headers = (*headers, *error.headers)
-            raise
+            raise error.add_headers(headers) from None
         return replace(response, headers=(*headers, *response.headers))
 
     async def _answer(self, request: ApiRequest) -> ApiResponse:

@@ -23,6 +23,7 @@ from dray.server.http.request_body import (
     UndecodableBodyError,
     convert_document,
     decode_body,
+    describe_duplicate_fields,
     parse_json_or_yaml,
     read_field_validation,
 )
@@ -63,9 +64,12 @@ class ObjectPatcher:
         else:
             _check_force(request)
 
+        duplicates = describe_duplicate_fields(request, mode)
+
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
             if content_type == APPLY_PATCH:
+                warnings.extend(duplicates)
                 return self._apply(request, (kind, version), patch, old, warnings)
             if old is None:
                 raise new_not_found(kind, call.name)
@@ -73,11 +77,12 @@ class ObjectPatcher:
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
+            _check_same_kind(kind, call.name, patched, document)
             try:
                 body = convert_document(kind, version, patched, mode, prechecked=prechecked)
             except UndecodableBodyError as error:
                 raise _to_invalid_patch(kind, call.name, error) from None
-            warnings[:] = body.warnings
+            warnings[:] = (*body.warnings, *duplicates)
             object_metadata.check_name(body.pending.metadata, call.name, required=True)
             object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
             object_metadata.check_resource_version(kind, old, body.pending.metadata)
@@ -98,7 +103,7 @@ class ObjectPatcher:
         _check_applied_kind(patch)
         # The fields of an applied configuration get an owner, so there is no way to ignore unknown ones.
         body = convert_document(kind, version, patch, STRICT)
-        warnings[:] = body.warnings
+        warnings += body.warnings
         object_metadata.check_name(body.pending.metadata, call.name)
         configuration = _select_writable_fields(
             body.pending, convert_to_storage(kind, version, patch), call.subresource
@@ -208,6 +213,14 @@ def _select_writable_fields(
 def _to_api_error(error: PatchError) -> ApiStatusError:
     reason = {413: "RequestEntityTooLarge", 422: "Invalid"}.get(error.code, "BadRequest")
     return ApiStatusError(error.code, reason, error.message)
+
+
+def _check_same_kind(kind: Kind, name: str, patched: Any, document: Mapping[str, Any]) -> None:
+    """Refuse a patch that makes an object something else."""
+    for field in ("apiVersion", "kind"):
+        if patched.get(field) not in (None, "", document[field]):
+            problem = f"{field} of an object cannot be changed from `{document[field]}`"
+            raise new_invalid(kind, name, [FieldError(FieldErrorType.INVALID, "patch", "<omitted>", problem)])
 
 
 def _to_invalid_patch(kind: Kind, name: str, error: UndecodableBodyError) -> ApiStatusError:

@@ -30,9 +30,10 @@ from dray.api.validation import (
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
 from dray.server.admission.pod_priority import resolve_pod_priority
-from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
+from dray.server.http.errors import ApiStatusError, new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
 from dray.server.http.requests import ApiCall, ApiRequest
+from dray.server.http.responses import build_warning_headers
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -100,8 +101,7 @@ class ObjectWriter:
             warnings[:] = body.warnings
             return self.propose_create(request, version, body.pending, (namespace, name), warnings)
 
-        result = await self._registry.write(request, kind, namespace, name, decide)
-        return _add_warnings(result, warnings)
+        return await self._write(request, kind, (namespace, name), decide, warnings)
 
     def propose_create(
         self,
@@ -209,7 +209,21 @@ class ObjectWriter:
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
-        result = await self._registry.write(request, kind, namespace, call.name, decide)
+        return await self._write(request, kind, (namespace, call.name), decide, warnings)
+
+    async def _write(
+        self,
+        request: ApiRequest,
+        kind: Kind,
+        object_name: tuple[str, str],
+        decide: Callable[[StoredObject | None], ProposedWrite],
+        warnings: list[str],
+    ) -> WriteResult:
+        """Carry out a write; a client gets its warnings also when the write is refused."""
+        try:
+            result = await self._registry.write(request, kind, *object_name, decide)
+        except ApiStatusError as error:
+            raise error.add_headers(build_warning_headers(warnings)) from None
         return _add_warnings(result, warnings)
 
     def _decide_update(

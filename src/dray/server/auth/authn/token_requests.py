@@ -78,9 +78,8 @@ class TokenRequestIssuer:
             return None
         kind = BINDABLE_KINDS.get(ref.kind)
         if kind is None or ref.api_version not in ("", "v1"):
-            raise _build_invalid(
-                "spec.boundObjectRef.kind", f"expected one of {', '.join(sorted(BINDABLE_KINDS))}"
-            )
+            expected = ", ".join(sorted(BINDABLE_KINDS))
+            raise new_bad_request(f"cannot bind token to an object of kind `{ref.kind}`: expected {expected}")
         stored = self._cache.get(kind, account.namespace if kind.namespaced else "", ref.name)
         if stored is None:
             raise new_not_found(kind, ref.name)
