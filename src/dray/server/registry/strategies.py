@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -162,6 +163,11 @@ def _update_namespace(pending: PendingObject, before: PendingObject) -> PendingO
     return pending.replace_document({**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec})
 
 
+def _keep_spec(pending: PendingObject, before: PendingObject) -> PendingObject:
+    """Keep the spec of an object that is immutable."""
+    return pending.replace_field("spec", before.document.get("spec"))
+
+
 def _encode_string_data(pending: PendingObject) -> PendingObject:
     """Move `stringData` of a secret to `data`, encoded."""
     secret = pending.document
@@ -298,7 +304,9 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
         ("certificates.k8s.io", "ClusterTrustBundle"): _SIGNED,
-        ("certificates.k8s.io", "CertificateSigningRequest"): _SIGNED,
+        ("certificates.k8s.io", "CertificateSigningRequest"): replace_fields(
+            _SIGNED, prepare_for_update=_keep_spec
+        ),
         **dict.fromkeys(_STORED_WITHOUT_GENERATION, _WITHOUT_GENERATION),
     }
 )

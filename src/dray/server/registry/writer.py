@@ -20,6 +20,7 @@ from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import collect_warnings, validate_create, validate_status_update, validate_update
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
+from dray.server.admission.certificate_requests import set_requester
 from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
@@ -108,8 +109,7 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            # The priority class counts before defaults are filled in, as in `validate`.
-            named = resolve_pod_priority(proposed.replace_metadata(metadata), self._registry.cache)
+            named = self._admit_new(request, proposed.replace_metadata(metadata))
             return self._ensure_decodable(
                 version, proposed.kind, lambda: prepare_for_create(named)
             ).apply_defaults(self._format_now())
@@ -162,7 +162,7 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = resolve_pod_priority(pending.replace_metadata(metadata), self._registry.cache)
+        pending = self._admit_new(request, pending.replace_metadata(metadata))
         pending = self._ensure_decodable(
             version, kind, lambda: complete_create(prepare_for_create(pending))
         ).apply_defaults(now)
@@ -176,6 +176,10 @@ class ObjectWriter:
             kind, None, pending.document, manager=request.field_manager, now=now
         )
         return pending.replace_managed_fields(fields)
+
+    def _admit_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with what follows from other objects and from its creator."""
+        return set_requester(resolve_pod_priority(pending, self._registry.cache), request.user)
 
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""

@@ -18,12 +18,12 @@ from dray.api.strategies.open_defaults import (
 from dray.api.strategies.open_defaults.pods import choose_pull_policy
 from dray.wire.kubernetes.message_tables import (
     INLINE,
-    LIST,
     MessageType,
     find_message,
     find_root_message,
     has_message,
 )
+from dray.wire.protobuf import LIST
 from tests.contract.recorded_defaults import SETS, read_cases
 
 KINDS = sorted(OPEN_DEFAULTS)
