@@ -4,7 +4,8 @@ Theory of operation: most behaviour is the same for all kinds. Where kinds diffe
 `STRATEGIES` says how: whether it has a generation, which fields a selector may name, which values it gets on
 create and update, and how a delete ends. Kinds that the server only stores (`Kind.is_opaque`) need no row and
 have `DEFAULT_STRATEGY`; every other kind has one, and a test walks the table of kinds to see that it does.
-Defaults of closed kinds are in `dray.api.strategies`.
+Defaults are tables in `dray.api.strategies`. Those of open kinds are applied here, before the functions of
+a row, which then see complete objects; those of closed kinds are applied after them, by the writer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,6 +23,13 @@ from msgspec.structs import replace
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult
+from dray.api.strategies.pod_creation import complete_new_pod
+from dray.api.strategies.workloads import (
+    complete_new_daemon_set,
+    complete_new_job,
+    update_daemon_set,
+    validate_job_selector,
+)
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import get_storage_kind
 from dray.server.registry import pod_strategy
@@ -46,6 +55,8 @@ class KindStrategy:
     selectable_fields: tuple[str, ...] = ()
     """What a field selector may name besides `metadata.name` and `metadata.namespace`."""
     prepare_for_create: Callable[[PendingObject], PendingObject] | None = None
+    complete_create: Callable[[Document], Document] | None = None
+    """What happens to a new document last, when webhooks have seen it and it has its name and uid."""
     prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     prepare_status: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     """What happens to an updated status before it is validated."""
@@ -62,17 +73,26 @@ def prepare_for_create(pending: PendingObject) -> PendingObject:
     strategy = get_strategy(pending.kind)
     if has_status(pending.kind) and not strategy.allows_status_on_create:
         pending = pending.copy_status_from(None)
+    pending = pending.apply_open_defaults()
     return pending if strategy.prepare_for_create is None else strategy.prepare_for_create(pending)
+
+
+def complete_create(pending: PendingObject) -> PendingObject:
+    """A new object with the values that its kind gets last."""
+    complete = get_strategy(pending.kind).complete_create
+    return pending if complete is None else pending.replace_document(complete(pending.document))
 
 
 def prepare_for_update(pending: PendingObject, before: PendingObject) -> PendingObject:
     """An updated object with the values that its kind keeps from the stored one."""
+    pending = pending.apply_open_defaults(before)
     prepare = get_strategy(pending.kind).prepare_for_update
     return pending if prepare is None else prepare(pending, before)
 
 
 def prepare_status(pending: PendingObject, before: PendingObject) -> PendingObject:
     """An object with an updated status, as its kind stores it."""
+    pending = pending.apply_open_defaults(before)
     prepare = get_strategy(pending.kind).prepare_status
     return pending if prepare is None else prepare(pending, before)
 
@@ -81,12 +101,6 @@ def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> 
     """Errors for fields that an update changes although its kind fixes them on create."""
     validate = get_strategy(pending.kind).validate_update
     return [] if validate is None else validate(pending.document, before.document)
-
-
-def _replace_document(pending: PendingObject, document: Document) -> PendingObject:
-    return (
-        pending if document is pending.document else PendingObject.from_open_document(pending.kind, document)
-    )
 
 
 def _reset_taint_time(rule: PendingObject, before: PendingObject) -> PendingObject:
@@ -129,8 +143,7 @@ def _prepare_namespace(pending: PendingObject) -> PendingObject:
     labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: metadata.get("name", "")}
     spec = {**(namespace.get("spec") or {})}
     spec["finalizers"] = list(dict.fromkeys([*(spec.get("finalizers") or ()), KUBERNETES_FINALIZER]))
-    return _replace_document(
-        pending,
+    return pending.replace_document(
         {
             **namespace,
             "metadata": {**metadata, "labels": labels},
@@ -147,7 +160,12 @@ def _update_namespace(pending: PendingObject, before: PendingObject) -> PendingO
     labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: stored["metadata"]["name"]}
     spec = {**(namespace.get("spec") or {})}
     spec["finalizers"] = (stored.get("spec") or {}).get("finalizers") or []
-    return _replace_document(pending, {**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec})
+    return pending.replace_document({**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec})
+
+
+def _keep_spec(pending: PendingObject, before: PendingObject) -> PendingObject:
+    """Keep the spec of an object that is immutable."""
+    return pending.replace_field("spec", before.document.get("spec"))
 
 
 def _encode_string_data(pending: PendingObject) -> PendingObject:
@@ -158,14 +176,38 @@ def _encode_string_data(pending: PendingObject) -> PendingObject:
         return pending
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
     rest = {name: value for name, value in secret.items() if name != "stringData"}
-    return _replace_document(pending, {**rest, "data": {**(rest.get("data") or {}), **encoded}})
+    return pending.replace_document({**rest, "data": {**(rest.get("data") or {}), **encoded}})
 
 
 DEFAULT_STRATEGY: Final = KindStrategy()
 """The strategy of kinds that the server only stores."""
 
 _WITHOUT_GENERATION: Final = KindStrategy(has_generation=False)
-_SIGNED: Final = KindStrategy(selectable_fields=("spec.signerName",))
+_SIGNED: Final = KindStrategy(has_generation=False, selectable_fields=("spec.signerName",))
+
+_STORED_WITHOUT_GENERATION: Final = (
+    ("", "Endpoints"),
+    ("", "LimitRange"),
+    ("", "PersistentVolume"),
+    ("", "PersistentVolumeClaim"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("apps", "ControllerRevision"),
+    ("certificates.k8s.io", "PodCertificateRequest"),
+    ("coordination.k8s.io", "LeaseCandidate"),
+    ("networking.k8s.io", "IPAddress"),
+    ("networking.k8s.io", "ServiceCIDR"),
+    ("node.k8s.io", "RuntimeClass"),
+    ("scheduling.k8s.io", "PodGroup"),
+    ("scheduling.k8s.io", "Workload"),
+    ("storage.k8s.io", "CSIDriver"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "CSIStorageCapacity"),
+    ("storage.k8s.io", "StorageClass"),
+    ("storage.k8s.io", "VolumeAttachment"),
+    ("storage.k8s.io", "VolumeAttributesClass"),
+    ("storagemigration.k8s.io", "StorageVersionMigration"),
+)
+"""Kinds that the server only stores, and that have no generation in Kubernetes either."""
 
 INVOLVED_OBJECT_FIELDS: Final = (
     "kind",
@@ -204,11 +246,12 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
                 "status.podIP",
                 "status.nominatedNodeName",
             ),
-            prepare_for_create=lambda pod: _replace_document(
-                pod, pod_strategy.prepare_for_create(pod.document)
+            prepare_for_create=lambda pod: pod.replace_document(
+                pod_strategy.prepare_for_create(pod.document)
             ),
-            prepare_for_update=lambda pod, before: _replace_document(
-                pod, pod_strategy.prepare_for_update(pod.document, before.document)
+            complete_create=complete_new_pod,
+            prepare_for_update=lambda pod, before: pod.replace_document(
+                pod_strategy.prepare_for_update(pod.document, before.document)
             ),
             validate_update=pod_strategy.validate_immutable_spec,
         ),
@@ -242,7 +285,16 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda secret, before: _encode_string_data(secret),
         ),
         ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
-        ("", "Service"): KindStrategy(returns_deleted_object=True),
+        ("", "Service"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        ("apps", "DaemonSet"): KindStrategy(
+            complete_create=complete_new_daemon_set,
+            prepare_for_update=lambda daemon_set, before: daemon_set.replace_document(
+                update_daemon_set(daemon_set.document, before.document)
+            ),
+        ),
+        ("batch", "Job"): KindStrategy(
+            complete_create=complete_new_job, validate_update=validate_job_selector
+        ),
         ("coordination.k8s.io", "Lease"): KindStrategy(has_generation=False, allows_create_on_update=True),
         ("rbac.authorization.k8s.io", "Role"): _WITHOUT_GENERATION,
         ("rbac.authorization.k8s.io", "RoleBinding"): _WITHOUT_GENERATION,
@@ -252,7 +304,10 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
         ("certificates.k8s.io", "ClusterTrustBundle"): _SIGNED,
-        ("certificates.k8s.io", "CertificateSigningRequest"): _SIGNED,
+        ("certificates.k8s.io", "CertificateSigningRequest"): replace_fields(
+            _SIGNED, prepare_for_update=_keep_spec
+        ),
+        **dict.fromkeys(_STORED_WITHOUT_GENERATION, _WITHOUT_GENERATION),
     }
 )
 """The strategy of each kind, by group and name; an alias of another kind has the strategy of that kind."""
