@@ -42,6 +42,7 @@ from dray.server.background.bootstrap import build_initial_objects, create_initi
 from dray.server.background.compaction import compact_history
 from dray.server.background.event_expiry import EventExpiry
 from dray.server.background.garbage_collector import GarbageCollector
+from dray.server.background.stored_defaults import complete_stored_objects
 from dray.server.discovery.documents import DiscoveryEndpoints
 from dray.server.http.application import ApiApplication
 from dray.server.http.endpoints import Endpoint, NonResourceEndpoints
@@ -131,6 +132,7 @@ class ApiServer:
                 running += map(tasks.create_task, background)
                 initial = build_initial_objects(self._options.ca_pem, self._options.clock.now())
                 await create_initial_objects(app.resource_endpoint, [*initial, *build_bootstrap_documents()])
+                await complete_stored_objects(app.resource_endpoint, self.cache)
                 running.append(tasks.create_task(self._quotas.run_recounts(self._store)))
                 yield app
             finally:
