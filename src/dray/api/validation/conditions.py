@@ -43,6 +43,11 @@ def _validate_condition(item: Condition, path: FieldPath) -> FieldErrors:
         yield too_long(path.child("message"), limits.CONDITION_MESSAGE_BYTES)
 
 
+def is_condition_reason(reason: str) -> bool:
+    """Whether a text is a reason: one word in CamelCase."""
+    return count_bytes(reason) <= limits.CONDITION_REASON_BYTES and _REASON.fullmatch(reason) is not None
+
+
 def _validate_reason(reason: str, path: FieldPath) -> FieldErrors:
     if not reason:
         yield required(path, "must be set")

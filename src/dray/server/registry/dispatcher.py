@@ -190,6 +190,15 @@ _VERB_ENDPOINTS: Mapping[tuple[str, str], VerbEndpoint] = {
     ("update", "finalize"): RequestDispatcher._update,
     ("patch", ""): RequestDispatcher._patch,
     ("patch", "status"): RequestDispatcher._patch,
+    **{
+        (verb, subresource): endpoint
+        for subresource in ("ephemeralcontainers", "resize")
+        for verb, endpoint in (
+            ("get", RequestDispatcher._get),
+            ("update", RequestDispatcher._update),
+            ("patch", RequestDispatcher._patch),
+        )
+    },
     ("delete", ""): RequestDispatcher._delete,
     ("deletecollection", ""): RequestDispatcher._delete_collection,
     ("create", "binding"): RequestDispatcher._bind,

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult
 from dray.api.strategies.pod_creation import complete_new_pod
@@ -28,7 +27,6 @@ from dray.api.strategies.workloads import (
     complete_new_daemon_set,
     complete_new_job,
     update_daemon_set,
-    validate_job_selector,
 )
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import get_storage_kind
@@ -60,7 +58,8 @@ class KindStrategy:
     prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     prepare_status: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     """What happens to an updated status before it is validated."""
-    validate_update: Callable[[Document, Document], list[FieldError]] | None = None
+    prepare_subresource: Callable[[PendingObject, PendingObject, str], PendingObject] | None = None
+    """What a subresource other than the status writes into the stored object."""
 
 
 def has_status(kind: Kind) -> bool:
@@ -97,10 +96,11 @@ def prepare_status(pending: PendingObject, before: PendingObject) -> PendingObje
     return pending if prepare is None else prepare(pending, before)
 
 
-def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
-    """Errors for fields that an update changes although its kind fixes them on create."""
-    validate = get_strategy(pending.kind).validate_update
-    return [] if validate is None else validate(pending.document, before.document)
+def prepare_subresource(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
+    """The stored object with what a subresource other than the status may change."""
+    prepare = get_strategy(pending.kind).prepare_subresource
+    assert prepare is not None, subresource
+    return prepare(pending, before, subresource).apply_open_defaults(before)
 
 
 def _reset_taint_time(rule: PendingObject, before: PendingObject) -> PendingObject:
@@ -253,7 +253,12 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda pod, before: pod.replace_document(
                 pod_strategy.prepare_for_update(pod.document, before.document)
             ),
-            validate_update=pod_strategy.validate_immutable_spec,
+            prepare_status=lambda pod, before: pod.replace_document(
+                pod_strategy.prepare_status(pod.document, before.document)
+            ),
+            prepare_subresource=lambda pod, before, subresource: before.replace_document(
+                pod_strategy.prepare_subresource(pod.document, before.document, subresource)
+            ),
         ),
         ("", "Node"): KindStrategy(
             has_generation=False, allows_status_on_create=True, selectable_fields=("spec.unschedulable",)
@@ -292,9 +297,7 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
                 update_daemon_set(daemon_set.document, before.document)
             ),
         ),
-        ("batch", "Job"): KindStrategy(
-            complete_create=complete_new_job, validate_update=validate_job_selector
-        ),
+        ("batch", "Job"): KindStrategy(complete_create=complete_new_job),
         ("coordination.k8s.io", "Lease"): KindStrategy(has_generation=False, allows_create_on_update=True),
         ("rbac.authorization.k8s.io", "Role"): _WITHOUT_GENERATION,
         ("rbac.authorization.k8s.io", "RoleBinding"): _WITHOUT_GENERATION,

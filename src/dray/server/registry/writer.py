@@ -20,7 +20,10 @@ from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import (
     collect_pod_warnings,
     collect_warnings,
+    has_document_rules,
+    validate_changed_document,
     validate_create,
+    validate_new_document,
     validate_status_update,
     validate_update,
 )
@@ -51,7 +54,7 @@ from dray.server.registry.strategies import (
     prepare_for_create,
     prepare_for_update,
     prepare_status,
-    validate_immutable_fields,
+    prepare_subresource,
 )
 
 MAX_NAME_ATTEMPTS: Final = 8
@@ -175,6 +178,8 @@ class ObjectWriter:
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
         errors = validate_create(pending.view)
+        if has_document_rules(kind):
+            errors += validate_new_document(kind, pending.document)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
         warnings += map(str, collect_warnings(pending.view))
@@ -285,7 +290,7 @@ def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
 
     They are no change of the client, so they change no generation and no immutable field.
     """
-    return stored if subresource else stored.apply_open_defaults()
+    return stored if subresource in ("status", "finalize") else stored.apply_open_defaults()
 
 
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
@@ -296,16 +301,19 @@ def _apply_writable_fields(pending: PendingObject, before: PendingObject, subres
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []
         return before.replace_field("spec", spec)
+    if subresource:
+        return prepare_subresource(pending, before, subresource)
     if has_status(pending.kind):
         pending = pending.copy_status_from(before)
     return prepare_for_update(pending, before)
 
 
 def _validate_update(pending: PendingObject, before: PendingObject, subresource: str) -> list[FieldError]:
-    if subresource == "status":
-        return list(validate_status_update(pending.view, before.view))
-    errors = list(validate_update(pending.view, before.view))
-    return errors if subresource else [*errors, *validate_immutable_fields(pending, before)]
+    validate = validate_status_update if subresource == "status" else validate_update
+    errors = validate(pending.view, before.view)
+    if has_document_rules(pending.kind):
+        errors += validate_changed_document(pending.kind, pending.document, before.document, subresource)
+    return errors
 
 
 def _is_deletion_complete(pending: PendingObject) -> bool:
