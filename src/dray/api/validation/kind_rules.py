@@ -87,9 +87,7 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
             validate_claim_status_update,
             validate_claim_allocation,
         ),
-        resource.ResourceClaimTemplate: KindRules(
-            validate_template, _accept_anything, validate_template_update
-        ),
+        resource.ResourceClaimTemplate: KindRules(validate_template, on_transition=validate_template_update),
         resource.ResourceSlice: KindRules(
             validate_resource_slice, on_transition=validate_resource_slice_update
         ),
