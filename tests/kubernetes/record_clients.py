@@ -37,7 +37,7 @@ WAITS = 90.0
 """Seconds for each stage; a stage that takes longer is given up, what was recorded counts."""
 
 
-def start_driver(plane: ControlPlane, node: KubeletNode) -> Program:
+def start_driver(plane: ControlPlane, node: KubeletNode, *flags: str) -> Program:
     """Kubernetes' test driver, unmodified, below the directories of a kubelet."""
     (node.kubelet_dir / "plugins" / DRIVER).mkdir(parents=True, exist_ok=True)
     arguments = [
@@ -49,7 +49,7 @@ def start_driver(plane: ControlPlane, node: KubeletNode) -> Program:
         f"--datadir={node.kubelet_dir / 'plugins'}",
         f"--cdi-dir={node.cdi_dir}",
     ]
-    return plane.add_command(arguments, "driver")
+    return plane.add_command([*arguments, *flags], "driver")
 
 
 def wait_for(what: str, is_so: Callable[[], bool]) -> None:
@@ -64,14 +64,33 @@ def wait_for(what: str, is_so: Callable[[], bool]) -> None:
     print(f"{what}: given up", file=sys.stderr)
 
 
-def ask_as_stranger(port: int) -> None:
-    """Ask a program for its metrics with a token that nobody issued: it asks the server about the token."""
+def ask_as_stranger(port: int, certificate: tuple[Path, Path]) -> None:
+    """Ask a program for its metrics, with a token that nobody issued and as a user without rights.
+
+    It asks the server whose token that is, and whether the user may.
+    """
+    for token in ("not-a-token", ""):
+        _ask(port, certificate, token)
+
+
+def _ask(port: int, certificate: tuple[Path, Path], token: str) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     request = urllib.request.Request(f"https://127.0.0.1:{port}/metrics")
-    request.add_header("Authorization", "Bearer not-a-token")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    else:
+        context.load_cert_chain(*certificate)
     with suppress(OSError):
         urllib.request.urlopen(request, context=context, timeout=10).close()
+
+
+def write_certificate(plane: ControlPlane) -> tuple[Path, Path]:
+    made = plane.keys.issue_client_certificate("stranger", (), days=1)
+    files = (plane.folder / "stranger.crt", plane.folder / "stranger.key")
+    for file, content in zip(files, (made.cert_pem, made.key_pem), strict=True):
+        file.write_bytes(content)
+    return files
 
 
 def find_port(program: Program) -> int:
@@ -83,7 +102,14 @@ def get_phases(kubectl: Kubectl) -> dict[str, str]:
     return {item["metadata"]["name"]: item["status"].get("phase", "") for item in items}
 
 
-def run_workload(kubectl: Kubectl, node: KubeletNode, driver: Program) -> None:
+def publish_again(plane: ControlPlane, node: KubeletNode, kubectl: Kubectl) -> None:
+    """Start the driver with another number of devices: it updates its slice."""
+    again = start_driver(plane, node, "--num-devices=5")
+    wait_for("the slice is updated", lambda: "device-04" in str(kubectl.get("resourceslices")))
+    again.stop()
+
+
+def run_workload(kubectl: Kubectl, node: KubeletNode) -> None:
     """Create everything, let it run, change some of it, and delete it."""
     kubectl("create", "-f", "-", given=[*build_claims(), *build_aggregated_role()])
     wait_for("claims are prepared", lambda: get_phases(kubectl).get("both") == "Running")
@@ -112,7 +138,6 @@ def run_workload(kubectl: Kubectl, node: KubeletNode, driver: Program) -> None:
     )
     kubectl("delete", "namespace", NAMESPACE, "--wait=false")
     wait_for("the namespace is gone", lambda: kubectl("get", "ns", NAMESPACE, fails=None).code != 0)
-    driver.stop()
 
 
 def main(arguments: list[str]) -> int:
@@ -124,14 +149,17 @@ def main(arguments: list[str]) -> int:
         kubectl = plane.build_kubectl(NAMESPACE)
         with record_writes(upstream, file, Path(name)) as url:
             plane.redirect_clients(url)
-            plane.write_kubeconfig("other")
-            controllers = plane.start_controllers()
-            scheduler = plane.start_scheduler("--leader-elect=true")
+            asking = plane.write_kubeconfig("asking", "system:masters")
+            delegated = [f"--{what}-kubeconfig={asking}" for what in ("authentication", "authorization")]
+            controllers = plane.start_controllers(*delegated)
+            scheduler = plane.start_scheduler("--leader-elect=true", *delegated)
             with open_kubelet_node(plane, config={"serverTLSBootstrap": True}) as node:
                 driver = start_driver(plane, node)
                 for program in (controllers, scheduler):
-                    ask_as_stranger(find_port(program))
-                run_workload(kubectl, node, driver)
+                    ask_as_stranger(find_port(program), write_certificate(plane))
+                run_workload(kubectl, node)
+                driver.stop()
+                publish_again(plane, node, kubectl)
                 for program in (controllers, scheduler):
                     program.stop()
     lines = [json.loads(line) for line in file.read_text().splitlines()]

@@ -29,7 +29,7 @@ def _build_pod_spec(command: list[str], claims: tuple[Document, ...] = (), **mor
     if claims:
         container["resources"] = {"claims": [{"name": entry["name"]} for entry in claims]}
         more["resourceClaims"] = list(claims)
-    return {"containers": [container], "terminationGracePeriodSeconds": 0, **more}
+    return {"containers": [container], "terminationGracePeriodSeconds": 1, **more}
 
 
 def _build_workload(version: str, kind: str, name: str, command: list[str], **spec: Any) -> Document:

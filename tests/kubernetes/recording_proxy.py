@@ -1,4 +1,4 @@
-"""A proxy that records what clients write: each request as its bytes, and the object as it was before.
+"""A proxy that records what clients write: each request as its bytes, the object before, and the answer.
 
 Theory of operation: clients connect with their own certificates. The proxy forwards each request as an
 administrator who impersonates them, so that the server behind decides about the real user. Before a write to
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
 import ssl
 import threading
@@ -119,9 +120,12 @@ class RecordingProxy:
             "type": request.headers.get("content-type", ""),
             "body": base64.b64encode(body).decode(),
             "code": answer.status,
+            "before": before,
+            "answer": base64.b64encode(_unpack(answer.headers, content)).decode(),
+            "answer_type": answer.headers.get("content-type", ""),
         }
         with self._file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({**line, "before": before}, separators=(",", ":")) + "\n")
+            lines.write(json.dumps(line, separators=(",", ":")) + "\n")
         return web.Response(status=answer.status, body=content, headers=_keep_headers(answer.headers))
 
     async def _read_before(self, request: web.Request) -> Any:
@@ -166,6 +170,10 @@ def _build_headers(request: web.Request) -> list[tuple[str, str]]:
 
 def _keep_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers.items() if name.lower() not in _OWN_HEADERS]
+
+
+def _unpack(headers: Mapping[str, str], content: bytes) -> bytes:
+    return gzip.decompress(content) if headers.get("content-encoding") == "gzip" else content
 
 
 async def _stream(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
