@@ -49,6 +49,8 @@ class KindStrategy:
     prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     prepare_status: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     """What happens to an updated status before it is validated."""
+    metadata_with_status: tuple[str, ...] = ()
+    """The fields of the metadata that a write of the status may change, too."""
     validate_update: Callable[[Document, Document], list[FieldError]] | None = None
 
 
@@ -72,9 +74,13 @@ def prepare_for_update(pending: PendingObject, before: PendingObject) -> Pending
 
 
 def prepare_status(pending: PendingObject, before: PendingObject) -> PendingObject:
-    """An object with an updated status, as its kind stores it."""
-    prepare = get_strategy(pending.kind).prepare_status
-    return pending if prepare is None else prepare(pending, before)
+    """The stored object with the status of the pending one, as its kind stores it."""
+    strategy = get_strategy(pending.kind)
+    updated = before.copy_status_from(pending)
+    if strategy.metadata_with_status:
+        written = {name: pending.metadata.get(name) for name in strategy.metadata_with_status}
+        updated = updated.replace_metadata({**updated.metadata, **written})
+    return updated if strategy.prepare_status is None else strategy.prepare_status(updated, before)
 
 
 def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
@@ -165,7 +171,8 @@ DEFAULT_STRATEGY: Final = KindStrategy()
 """The strategy of kinds that the server only stores."""
 
 _WITHOUT_GENERATION: Final = KindStrategy(has_generation=False)
-_SIGNED: Final = KindStrategy(selectable_fields=("spec.signerName",))
+_WORKLOAD: Final = KindStrategy(metadata_with_status=("labels", "annotations"))
+_SIGNED: Final = KindStrategy(has_generation=False, selectable_fields=("spec.signerName",))
 
 INVOLVED_OBJECT_FIELDS: Final = (
     "kind",
@@ -242,7 +249,20 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda secret, before: _encode_string_data(secret),
         ),
         ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
-        ("", "Service"): KindStrategy(returns_deleted_object=True),
+        ("", "Service"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        ("", "Endpoints"): _WITHOUT_GENERATION,
+        ("", "LimitRange"): _WITHOUT_GENERATION,
+        ("", "PersistentVolume"): _WITHOUT_GENERATION,
+        ("", "PersistentVolumeClaim"): _WITHOUT_GENERATION,
+        ("", "ReplicationController"): _WORKLOAD,
+        ("apps", "ControllerRevision"): _WITHOUT_GENERATION,
+        ("apps", "DaemonSet"): _WORKLOAD,
+        # kube-controller-manager writes the revision of a deployment, an annotation, with its status.
+        ("apps", "Deployment"): KindStrategy(metadata_with_status=("annotations",)),
+        ("apps", "ReplicaSet"): _WORKLOAD,
+        ("apps", "StatefulSet"): _WORKLOAD,
+        ("batch", "CronJob"): _WORKLOAD,
+        ("batch", "Job"): _WORKLOAD,
         ("coordination.k8s.io", "Lease"): KindStrategy(has_generation=False, allows_create_on_update=True),
         ("rbac.authorization.k8s.io", "Role"): _WITHOUT_GENERATION,
         ("rbac.authorization.k8s.io", "RoleBinding"): _WITHOUT_GENERATION,
