@@ -38,6 +38,7 @@ from dray.server.registry.object_registry import (
     WriteResult,
 )
 from dray.server.registry.strategies import (
+    complete_create,
     get_strategy,
     has_status,
     prepare_for_create,
@@ -133,7 +134,8 @@ class ObjectWriter:
         """Propose a new state of a stored object; `managed_fields` are those that an apply has computed."""
 
         def complete(proposed: PendingObject) -> PendingObject:
-            before, subresource = PendingObject.from_stored(old), request.call.subresource
+            subresource = request.call.subresource
+            before = _complete_stored(PendingObject.from_stored(old), subresource)
             writable = self._ensure_decodable(
                 version, proposed.kind, lambda: _apply_writable_fields(proposed, before, subresource)
             )
@@ -161,9 +163,9 @@ class ObjectWriter:
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
         pending = resolve_pod_priority(pending.replace_metadata(metadata), self._registry.cache)
-        pending = self._ensure_decodable(version, kind, lambda: prepare_for_create(pending)).apply_defaults(
-            now
-        )
+        pending = self._ensure_decodable(
+            version, kind, lambda: complete_create(prepare_for_create(pending))
+        ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
         errors = validate_create(pending.view)
@@ -205,7 +207,8 @@ class ObjectWriter:
     ) -> WriteDecision:
         """Decide how a proposed state changes a stored object; raises an `ApiStatusError` when it may not."""
         kind, now, subresource = pending.kind, self._format_now(), request.call.subresource
-        before = PendingObject.from_stored(old)
+        stored = PendingObject.from_stored(old)
+        before = _complete_stored(stored, subresource)
         pending = self._ensure_decodable(
             version, kind, lambda: _apply_writable_fields(pending, before, subresource)
         )
@@ -232,7 +235,7 @@ class ObjectWriter:
                 subresource=subresource,
             )
         pending = pending.replace_managed_fields(managed_fields)
-        return LeaveUnchanged() if pending.equals_ignoring_times(before) else SaveObject(pending)
+        return LeaveUnchanged() if pending.equals_ignoring_times(stored) else SaveObject(pending)
 
     def _format_now(self) -> str:
         return format_timestamp(self._clock.now())
@@ -256,6 +259,14 @@ def _add_warnings(result: WriteResult, warnings: list[str]) -> WriteResult:
     if not warnings:
         return result
     return WriteResult(result.stored, result.created, result.deleted, (*warnings, *result.warnings))
+
+
+def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
+    """What an update changes: the stored object with its defaults, which an older release did not store.
+
+    They are no change of the client, so they change no generation and no immutable field.
+    """
+    return stored if subresource else stored.apply_open_defaults()
 
 
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
