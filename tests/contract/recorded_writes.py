@@ -1,8 +1,8 @@
 """Recorded writes of Kubernetes' programs: each is repeated on an object in the state it was in then.
 
 Theory of operation: the store gets the object as it was, at the revision that was its resource version,
-before the server starts. So the recorded bytes are sent as they are, with the uids and versions they name. Its
-owners are stored, too, or the garbage collector of the server would delete it.
+before the server starts. So the recorded bytes are sent as they are, with the uids and versions they name.
+Owners of the object are stored, too, or the garbage collector of the server would delete it.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ class RecordedWrite:
         return kubernetes.decode(content) if self.line["answer_type"] == PROTOBUF else read_json(content)
 
     @property
+    def is_alias(self) -> bool:
+        """Whether its kind is stored as another one, so that it cannot be put into the store as it is."""
+        return self.before is not None and parse_document_kind(self.before)[0].stored_as is not None
+
+    @property
     def kind(self) -> str:
         """The plural of the kind, with the subresource."""
         path = self.object_path
@@ -97,16 +102,25 @@ class RecordedWrite:
 
     async def send(self, api: Api) -> ServerResponse:
         """Send the recorded bytes; only the version of a quota is another, because dray counts itself."""
+        if self.kind != "resourcequotas/status":
+            return await self._send_bytes(api, self.body)
+        answer = await self._send_bytes(api, await self._build_current_body(api))
+        while answer.code == 409:  # it was counted in between
+            answer = await self._send_bytes(api, await self._build_current_body(api))
+        return answer
+
+    async def _send_bytes(self, api: Api, body: bytes) -> ServerResponse:
         headers = {"content-type": self.line["type"], "accept": f"{PROTOBUF},application/json"}
-        body = self.body
-        if self.kind == "resourcequotas/status":
-            document = kubernetes.decode(body)
-            current = await api.get(str(self.object_path))
-            metadata = {**document["metadata"], "resourceVersion": current["metadata"]["resourceVersion"]}
-            body = kubernetes.encode({**document, "metadata": metadata})
         return await self.log_in(api).ask(
             self.line["method"], self.line["path"], body, headers=headers, **self.line["query"]
         )
+
+    async def _build_current_body(self, api: Api) -> bytes:
+        """The recorded object with the version that the object has now."""
+        document = kubernetes.decode(self.body)
+        current = await api.get(str(self.object_path))
+        metadata = {**document["metadata"], "resourceVersion": current["metadata"]["resourceVersion"]}
+        return kubernetes.encode({**document, "metadata": metadata})
 
 
 def load_writes() -> list[RecordedWrite]:
@@ -120,11 +134,11 @@ async def serving_as_then(write: RecordedWrite) -> AsyncIterator[Api]:
     before = write.before
     for document in (*_build_surroundings(write), *write.line.get("beside", ())):
         await _put(store, document)
-    if before is not None and not _is_alias(before):
+    if before is not None and not write.is_alias:
         await _advance(store, int(before["metadata"]["resourceVersion"]) - 1)
         await _put(store, before)
     async with serving(store) as api:
-        if before is not None and _is_alias(before):
+        if before is not None and write.is_alias:
             metadata = {name: before["metadata"][name] for name in ("name", "namespace")}
             await api.create({**before, "metadata": metadata}, write.line["path"].rpartition("/")[0])
         yield api
@@ -144,10 +158,6 @@ def _build_surroundings(write: RecordedWrite) -> Iterator[Document]:
         if owner["kind"] != "Node":
             metadata["namespace"] = name
         yield {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "metadata": metadata}
-
-
-def _is_alias(document: Document) -> bool:
-    return parse_document_kind(document)[0].stored_as is not None
 
 
 async def _put(store: Store, document: Document) -> None:

@@ -125,8 +125,10 @@ def has_message(api_version: str, kind: str) -> bool:
 @lru_cache(maxsize=1024)
 def find_root_message(api_version: str, kind: str) -> MessageType:
     """Find the message of a kind, or of its list; raises `UnknownMessageError`."""
+    if kind in META_KINDS:
+        return _load_file(META)[kind]
     group, _, version = api_version.rpartition("/")
-    file = META if kind in META_KINDS else f"{group.partition('.')[0] or 'core'}.{version}"
+    file = f"{group.partition('.')[0] or 'core'}.{version}"
     messages = _load_file(file) if file in _FILES else {}
     if kind in messages and (not group or "." in group or file not in (META, "core.v1")):
         return messages[kind]
