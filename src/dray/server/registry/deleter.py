@@ -18,7 +18,7 @@ from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.clock import Clock, format_timestamp
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid_options, new_not_found
-from dray.server.http.request_body import decode_options
+from dray.server.http.request_body import decode_message
 from dray.server.http.requests import ApiRequest
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
@@ -144,7 +144,7 @@ def apply_dry_run(request: ApiRequest, delete_options: Mapping[str, Any]) -> Api
 
 def _read_delete_options(request: ApiRequest) -> dict[str, Any]:
     """The options of a delete, from its body and its query."""
-    options = decode_options(request)
+    options = decode_message(request, "v1", "DeleteOptions")
     query = request.call.query
     for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds"):
         if name in query:

@@ -6,9 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
+from dray.api.deprecations import find_deprecation_warning
 from dray.api.kinds import Kind
 from dray.server.discovery.resources import UNSUPPORTED_VERBS
-from dray.server.http.errors import new_invalid_options, new_method_not_allowed, new_path_not_found
+from dray.server.http.errors import (
+    ApiStatusError,
+    new_invalid_options,
+    new_method_not_allowed,
+    new_path_not_found,
+)
 from dray.server.http.requests import (
     MAX_FIELD_MANAGER_BYTES,
     ApiCall,
@@ -49,6 +57,19 @@ class RequestDispatcher:
     pod_logs: ResourceEndpoint
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
+        kind = request.call.kind
+        warning = None if kind is None else find_deprecation_warning(kind, request.call.version)
+        if warning is None:
+            return await self._answer(request)
+        headers = build_warning_headers([warning])
+        try:
+            response = await self._answer(request)
+        except ApiStatusError as error:
+            error.headers = (*headers, *error.headers)
+            raise
+        return replace(response, headers=(*headers, *response.headers))
+
+    async def _answer(self, request: ApiRequest) -> ApiResponse:
         call, kind = request.call, request.call.kind
         _check_dry_run(call)
         _check_field_manager(call)

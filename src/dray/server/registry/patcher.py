@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dray.api.fields import FieldError, FieldErrorType
 from dray.api.json_text import is_certainly_json
 from dray.api.kinds import Kind
 from dray.clock import Clock, format_timestamp
@@ -12,11 +13,14 @@ from dray.server.http.errors import (
     ApiStatusError,
     new_bad_request,
     new_conflict,
+    new_invalid,
     new_invalid_options,
     new_not_found,
     new_unsupported_media_type,
 )
 from dray.server.http.request_body import (
+    STRICT,
+    UndecodableBodyError,
     convert_document,
     decode_body,
     parse_json_or_yaml,
@@ -67,7 +71,10 @@ class ObjectPatcher:
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
-            body = convert_document(kind, version, patched, mode, prechecked=prechecked)
+            try:
+                body = convert_document(kind, version, patched, mode, prechecked=prechecked)
+            except UndecodableBodyError as error:
+                raise _to_invalid_patch(kind, call.name, error) from None
             warnings[:] = body.warnings
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self._writer.propose_update(request, version, body.pending, old, warnings)
@@ -84,7 +91,8 @@ class ObjectPatcher:
         warnings: list[str],
     ) -> ProposedWrite:
         (kind, version), call = kind_version, request.call
-        body = convert_document(kind, version, patch, read_field_validation(request))
+        # The fields of an applied configuration get an owner, so there is no way to ignore unknown ones.
+        body = convert_document(kind, version, patch, STRICT)
         warnings[:] = body.warnings
         object_metadata.check_name(body.pending.metadata, call.name)
         configuration = _select_writable_fields(
@@ -168,6 +176,12 @@ def _select_writable_fields(
 def _to_api_error(error: PatchError) -> ApiStatusError:
     reason = {413: "RequestEntityTooLarge", 422: "Invalid"}.get(error.code, "BadRequest")
     return ApiStatusError(error.code, reason, error.message)
+
+
+def _to_invalid_patch(kind: Kind, name: str, error: UndecodableBodyError) -> ApiStatusError:
+    """The error for a patch whose result cannot be decoded; the object may be secret and is not repeated."""
+    invalid = FieldError(FieldErrorType.INVALID, "patch", "<omitted>", error.problem)
+    return new_invalid(kind, name, [invalid])
 
 
 def _to_conflict(kind: Kind, name: str, error: ApplyConflictError) -> ApiStatusError:

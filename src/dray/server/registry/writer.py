@@ -17,11 +17,17 @@ from typing import Any, Final
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
-from dray.api.validation import collect_warnings, validate_create, validate_status_update, validate_update
+from dray.api.validation import (
+    collect_pod_warnings,
+    collect_warnings,
+    validate_create,
+    validate_status_update,
+    validate_update,
+)
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
 from dray.server.admission.pod_priority import resolve_pod_priority
-from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
+from dray.server.http.errors import new_already_exists, new_bad_request, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
 from dray.server.http.requests import ApiRequest
 from dray.server.objects.pending_object import PendingObject
@@ -171,7 +177,9 @@ class ObjectWriter:
         errors = validate_create(pending.view)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
-        warnings += (f"{warning.path}: {warning.text}" for warning in collect_warnings(pending.view))
+        warnings += map(str, collect_warnings(pending.view))
+        if kind.open:
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         fields = field_ownership.update_managed_fields(
             kind, None, pending.document, manager=request.field_manager, now=now
         )
@@ -180,6 +188,10 @@ class ObjectWriter:
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
         body, call = decode_object(request, kind, version), request.call
+        if not body.pending.metadata.get("name"):
+            raise new_bad_request(
+                f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+            )
         object_metadata.check_name(body.pending.metadata, call.name)
         namespace = object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
         warnings: list[str] = []
@@ -224,6 +236,9 @@ class ObjectWriter:
         errors = _validate_update(pending, before, subresource)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
+        if changed and kind.open and not subresource and kind.name != "Pod":
+            # People rarely update pods themselves; templates they do.
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         if _is_deletion_complete(pending):
             return DeleteObject(pending)
         if managed_fields is None:
