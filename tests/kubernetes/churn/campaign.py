@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -68,6 +69,10 @@ class ChurnResult:
     epochs: int = 0
     steps: Counter[str] = field(default_factory=Counter)
     kills: Counter[str] = field(default_factory=Counter)
+    lost_leases: Counter[str] = field(default_factory=Counter)
+    """Programs that ended because they could not renew their lease while the server was away."""
+    outages: list[float] = field(default_factory=list)
+    """Seconds from each kill of the server until it answers again."""
     refusals: Counter[str] = field(default_factory=Counter)
     pods_started: int = 0
     allocations: int = 0
@@ -164,16 +169,27 @@ class Campaign:
             await asyncio.sleep(self._rng.uniform(0, 2 * self._options.pause))
 
     def _restart_ended(self) -> None:
-        """Start programs again that ended by themselves, as whoever runs them would."""
+        """Start programs again that ended by themselves, as whoever runs them would.
+
+        A leader that could not renew its lease for ten seconds, because the server was killed, has to end.
+        """
         for name, program in self._plane.programs.items():
-            if program.has_ended:
+            if not program.has_ended:
+                continue
+            if re.search("(?i)leader ?election lost", program.read_log_end()):
+                self.result.lost_leases[name] += 1
+            else:
                 self.result.findings.append(f"{name} ended by itself")
-                program.start()
+            program.start()
 
     async def _kill_something(self) -> None:
         name = self._rng.choice((SCHEDULER, CONTROLLERS, SERVER))
         self.result.kills[name] += 1
+        begun = time.monotonic()
         await asyncio.to_thread(self._plane.kill, name)
+        if name == SERVER:
+            await self._wait_for_server()
+            self.result.outages.append(round(time.monotonic() - begun, 1))
 
     async def _check_quiet(self, when: str) -> None:
         """Wait until nothing is stuck, and note what still is in the end."""
