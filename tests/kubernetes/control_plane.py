@@ -159,6 +159,15 @@ class ControlPlane:
         except OSError:
             return False
 
+    @property
+    def keys(self) -> CertificateAuthority:
+        """The authority that signs the certificates of the server and of its clients."""
+        return self._certificates
+
+    def redirect_clients(self, url: str) -> None:
+        """Have programs that are started from now on connect to another address, such as a proxy's."""
+        self.url = url
+
     def write_kubeconfig(self, user: str, *groups: str, days: int = 2) -> Path:
         """A kubeconfig with a client certificate for the user; the same file for the same user."""
         file = self.folder / f"{user.replace(':', '-')}.kubeconfig"

@@ -297,7 +297,7 @@ def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
     """The stored object with those parts of the pending one that the request may write."""
     if subresource == "status":
-        return prepare_status(before.copy_status_from(pending), before)
+        return prepare_status(pending, before)
     if subresource == "finalize":
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []
