@@ -41,7 +41,7 @@ async def test_k01_claims_are_given_back_when_a_client_wiped_them_from_the_statu
         async with here.agent():
             seen = await here.pod("p")
             await here.prepare_all(seen)
-            wiped = {"status": {"resourceClaimStatuses": []}}
+            wiped: dict[str, dict[str, list[str]]] = {"status": {"resourceClaimStatuses": []}}
             await here.client.patch(POD, "p", MergePatch(wiped), "default", subresource="status")
             seen = await here.pod("p")
             assert seen.status.resource_claim_statuses == ()

@@ -18,10 +18,15 @@ from dray.api.validation.pods.create import validate_new_pod
 from dray.api.validation.pods.resize import validate_ephemeral_containers, validate_resize
 from dray.api.validation.pods.status import validate_changed_status
 from dray.api.validation.pods.update import validate_changed_pod
+from dray.api.validation.workloads import validate_job_selector
 
 Document: TypeAlias = Mapping[str, Any]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def _accept_anything(_document: Document) -> Iterable[FieldError]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ DOCUMENT_RULES: Final[Mapping[tuple[str, str], DocumentRules]] = MappingProxyTyp
                 "resize": validate_resize,
             },
         ),
+        ("batch", "Job"): DocumentRules(_accept_anything, {"": validate_job_selector}),
         ("", "ConfigMap"): DocumentRules(
             config_data.validate_config_map, {"": config_data.validate_changed_config_map}
         ),

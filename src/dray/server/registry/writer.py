@@ -29,6 +29,7 @@ from dray.api.validation import (
 )
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
+from dray.server.admission.certificate_requests import set_requester
 from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import ApiStatusError, new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
@@ -48,6 +49,7 @@ from dray.server.registry.object_registry import (
     WriteResult,
 )
 from dray.server.registry.strategies import (
+    complete_create,
     get_strategy,
     has_status,
     prepare_for_create,
@@ -116,8 +118,7 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            # The priority class counts before defaults are filled in, as in `validate`.
-            named = resolve_pod_priority(proposed.replace_metadata(metadata), self._registry.cache)
+            named = self._admit_new(request, proposed.replace_metadata(metadata))
             return self._ensure_decodable(
                 version, proposed.kind, lambda: prepare_for_create(named)
             ).apply_defaults(self._format_now())
@@ -142,7 +143,8 @@ class ObjectWriter:
         """Propose a new state of a stored object; `managed_fields` are those that an apply has computed."""
 
         def complete(proposed: PendingObject) -> PendingObject:
-            before, subresource = PendingObject.from_stored(old), request.call.subresource
+            subresource = request.call.subresource
+            before = _complete_stored(PendingObject.from_stored(old), subresource)
             writable = self._ensure_decodable(
                 version, proposed.kind, lambda: _apply_writable_fields(proposed, before, subresource)
             )
@@ -169,10 +171,10 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = resolve_pod_priority(pending.replace_metadata(metadata), self._registry.cache)
-        pending = self._ensure_decodable(version, kind, lambda: prepare_for_create(pending)).apply_defaults(
-            now
-        )
+        pending = self._admit_new(request, pending.replace_metadata(metadata))
+        pending = self._ensure_decodable(
+            version, kind, lambda: complete_create(prepare_for_create(pending))
+        ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
         errors = validate_create(pending.view)
@@ -188,6 +190,10 @@ class ObjectWriter:
             kind, None, pending.document, manager=request.field_manager, now=now
         )
         return pending.replace_managed_fields(fields)
+
+    def _admit_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with what follows from other objects and from its creator."""
+        return set_requester(resolve_pod_priority(pending, self._registry.cache), request.user)
 
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
@@ -237,7 +243,8 @@ class ObjectWriter:
     ) -> WriteDecision:
         """Decide how a proposed state changes a stored object; raises an `ApiStatusError` when it may not."""
         kind, now, subresource = pending.kind, self._format_now(), request.call.subresource
-        before = PendingObject.from_stored(old)
+        stored = PendingObject.from_stored(old)
+        before = _complete_stored(stored, subresource)
         pending = self._ensure_decodable(
             version, kind, lambda: _apply_writable_fields(pending, before, subresource)
         )
@@ -267,7 +274,7 @@ class ObjectWriter:
                 subresource=subresource,
             )
         pending = pending.replace_managed_fields(managed_fields)
-        return LeaveUnchanged() if pending.equals_ignoring_times(before) else SaveObject(pending)
+        return LeaveUnchanged() if pending.equals_ignoring_times(stored) else SaveObject(pending)
 
     def _format_now(self) -> str:
         return format_timestamp(self._clock.now())
@@ -293,10 +300,18 @@ def _add_warnings(result: WriteResult, warnings: list[str]) -> WriteResult:
     return WriteResult(result.stored, result.created, result.deleted, (*warnings, *result.warnings))
 
 
+def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
+    """What an update changes: the stored object with its defaults, which an older release did not store.
+
+    They are no change of the client, so they change no generation and no immutable field.
+    """
+    return stored if subresource in ("status", "finalize") else stored.apply_open_defaults()
+
+
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
     """The stored object with those parts of the pending one that the request may write."""
     if subresource == "status":
-        return prepare_status(before.copy_status_from(pending), before)
+        return prepare_status(pending, before)
     if subresource == "finalize":
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []
@@ -314,9 +329,7 @@ def _validate_update(pending: PendingObject, before: PendingObject, call: ApiCal
     validate = validate_status_update if subresource == "status" else validate_update
     errors = validate(pending.view, before.view)
     if has_document_rules(kind):
-        # A pod that was stored without a default must not seem changed by it.
-        stored = before if subresource == "status" else prepare_for_update(before, before)
-        errors += validate_changed_document(kind, pending.document, stored.document, subresource)
+        errors += validate_changed_document(kind, pending.document, before.document, subresource)
     return errors
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_every_message_says_what_was_expected():
     assert silent <= {"FieldValueRequired", "FieldValueDuplicate"}
 
 
-PARTS = [None, 7, "text", [], [7], [[]], {}, {"a": 7}, True]
+PARTS: list[Any] = [None, 7, "text", [], [7], [[]], {}, {"a": 7}, True]
 
 
 def mutate(value):

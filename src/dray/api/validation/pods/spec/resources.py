@@ -5,11 +5,11 @@ The claims that containers use are validated with the claims of the pod (`dray.a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
 from dray.api.fields import FieldPath, duplicate, forbidden, invalid, not_found, not_supported, required
+from dray.api.pod_amounts import sum_containers
 from dray.api.validation.field_rules import FieldErrors, report_name_faults, validate_one_of
 from dray.api.validation.pods.document_fields import (
     Document,
@@ -190,11 +190,11 @@ def _find_unknown_claims(spec: Document, resources: Document, path: FieldPath) -
 
 def _validate_pod_sums(spec: Document, resources: Document, path: FieldPath) -> FieldErrors:
     requests, limits = read_quantities(resources, "requests"), read_quantities(resources, "limits")
-    for name, total in aggregate_containers(spec, "requests").items():
+    for name, total in sum_containers(spec, "requests").items():
         if name in requests and total > requests[name]:
             text = f"must be at least what the containers request together, {total}"
             yield invalid(path.child("requests").key(name), str(requests[name]), text)
-    for name, total in aggregate_containers(spec, "limits").items():
+    for name, total in sum_containers(spec, "limits").items():
         if name.startswith(_PAGES) and name in limits and total > limits[name]:
             text = f"must be at least the limits of the containers together, {total}"
             yield invalid(path.child("limits").key(name), str(limits[name]), text)
@@ -203,46 +203,6 @@ def _validate_pod_sums(spec: Document, resources: Document, path: FieldPath) -> 
             if name in limits and limit > limits[name]:
                 where = path.child("containers").index(position).key(name).child("limits")
                 yield invalid(where, str(limit), f"must be at most the limit of the pod, {limits[name]}")
-
-
-def aggregate_containers(spec: Document, field: str) -> dict[str, Quantity]:
-    """Return what the containers of a pod need together: sidecars run beside all others, and the other init
-    containers one after the other before them.
-    """
-    together: dict[str, Quantity] = {}
-    sidecars: dict[str, Quantity] = {}
-    largest: dict[str, Quantity] = {}
-    for _, container in iterate_objects(spec, "containers"):
-        _add_amounts(together, _read_amounts(container, field))
-    for _, container in iterate_objects(spec, "initContainers"):
-        amounts = _read_amounts(container, field)
-        if get_text(container, "restartPolicy") == "Always":
-            _add_amounts(together, amounts)
-            _add_amounts(sidecars, amounts)
-            amounts = sidecars
-        else:
-            amounts = _sum_amounts((amounts, sidecars))
-        for name, amount in amounts.items():
-            largest[name] = max(amount, largest.get(name, amount))
-    for name, amount in largest.items():
-        together[name] = max(amount, together.get(name, amount))
-    return together
-
-
-def _read_amounts(container: Document, field: str) -> dict[str, Quantity]:
-    return read_quantities(get_mapping(container, "resources"), field)
-
-
-def _sum_amounts(parts: Iterable[Mapping[str, Quantity]]) -> dict[str, Quantity]:
-    total: dict[str, Quantity] = {}
-    for part in parts:
-        _add_amounts(total, part)
-    return total
-
-
-def _add_amounts(total: dict[str, Quantity], added: Mapping[str, Quantity]) -> None:
-    for name, amount in added.items():
-        total[name] = total[name] + amount if name in total else amount
 
 
 # --- resizing ---
