@@ -16,7 +16,7 @@ from dray.api.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.fields import ROOT, FieldPath
 from dray.api.kinds import Kind
 from dray.api.validation.warnings import FieldWarning, FieldWarnings
-from dray.values.names import check_label_value
+from dray.values.names import check_dns_label, check_label_value
 from dray.values.quantity import NANOS_PER_UNIT, Quantity
 
 Document: TypeAlias = Mapping[str, Any]
@@ -59,7 +59,15 @@ def collect_pod_warnings(kind: Kind, document: Document) -> list[FieldWarning]:
     if not spec:
         return []
     path = ROOT.child(*steps)
-    return [warning for check in CHECKS for warning in check(spec, annotations, path)]
+    warnings = [warning for check in CHECKS for warning in check(spec, annotations, path)]
+    return warnings if steps else [*_check_host_name(document), *warnings]
+
+
+def _check_host_name(pod: Document) -> FieldWarnings:
+    """Warn about a name that cannot be the host name of the pod as it is."""
+    if check_dns_label((pod.get("metadata") or {}).get("name") or "a"):
+        text = "the host name of the pod differs from its name: only a DNS label can be both"
+        yield _warn(ROOT.child("metadata", "name"), text)
 
 
 def _check_node_labels(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:

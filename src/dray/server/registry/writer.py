@@ -11,10 +11,10 @@ Rules for this file: `decide` functions are called again after a conflict, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dray.api.fields import FieldError
+from dray.api.fields import ROOT, FieldError, invalid
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import (
@@ -49,6 +49,7 @@ from dray.server.registry.object_registry import (
     WriteResult,
 )
 from dray.server.registry.strategies import (
+    VERSIONED_KINDS,
     complete_create,
     get_strategy,
     has_status,
@@ -213,6 +214,7 @@ class ObjectWriter:
                 )
                 return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
+            _require_version(kind, call.name, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
         return await self._write(request, kind, (namespace, call.name), decide, warnings)
@@ -288,6 +290,14 @@ class ObjectWriter:
             return pending
         except DecodeError as error:
             raise new_undecodable(kind, version, error) from None
+
+
+def _require_version(kind: Kind, name: str, metadata: Mapping[str, Any]) -> None:
+    """Refuse an update without a version, where its kind asks for one."""
+    version = metadata.get("resourceVersion") or "0"
+    if version == "0" and (kind.group, kind.name) in VERSIONED_KINDS:
+        path = ROOT.child("metadata").child("resourceVersion")
+        raise new_invalid(kind, name, [invalid(path, version, "must be specified for an update")])
 
 
 class _NameTakenError(Exception):

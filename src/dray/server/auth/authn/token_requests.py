@@ -77,7 +77,7 @@ class TokenRequestIssuer:
         if ref is None:
             return None
         kind = BINDABLE_KINDS.get(ref.kind)
-        if kind is None or ref.api_version not in ("", "v1"):
+        if kind is None or "/" in ref.api_version:
             expected = ", ".join(sorted(BINDABLE_KINDS))
             raise new_bad_request(f"cannot bind token to an object of kind `{ref.kind}`: expected {expected}")
         stored = self._cache.get(kind, account.namespace if kind.namespaced else "", ref.name)
