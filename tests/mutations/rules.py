@@ -320,11 +320,6 @@ RULES: tuple[Rule, ...] = (
         _match_ids("adds a finalizer without domain", "finalizer without domain"),
     ),
     Rule(
-        "version-zero",
-        "version `0` of an update stands for any, as in other kinds; Kubernetes refuses it for DeviceTaintRule",
-        lambda difference: difference.case.id == "taint-rule/update/metadata: resource version of zero",
-    ),
-    Rule(
         "limit-range-name",
         "a LimitRange needs a name; Kubernetes makes one up",
         lambda difference: difference.case.id == "limit-range/create/metadata: name empty",

@@ -232,6 +232,7 @@ VERSIONED_KINDS: Final = frozenset(
         ("coordination.k8s.io", "LeaseCandidate"),
         ("node.k8s.io", "RuntimeClass"),
         ("policy", "PodDisruptionBudget"),
+        ("resource.k8s.io", "DeviceTaintRule"),
         ("scheduling.k8s.io", "PodGroup"),
         ("scheduling.k8s.io", "Workload"),
         ("storage.k8s.io", "CSIDriver"),
@@ -241,7 +242,9 @@ VERSIONED_KINDS: Final = frozenset(
         ("storagemigration.k8s.io", "StorageVersionMigration"),
     }
 )
-"""Kinds whose objects are only replaced by who has read them: an update must name its `resourceVersion`."""
+"""Kinds whose objects are only replaced by who has read them: an update must name its `resourceVersion`.
+Older versions of such a kind do not ask for it.
+"""
 
 INVOLVED_OBJECT_FIELDS: Final = (
     "kind",

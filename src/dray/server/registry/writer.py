@@ -214,7 +214,7 @@ class ObjectWriter:
                 )
                 return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
-            _require_version(kind, call.name, body.pending.metadata)
+            _require_version(kind, version, call.name, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
         return await self._write(request, kind, (namespace, call.name), decide, warnings)
@@ -292,12 +292,12 @@ class ObjectWriter:
             raise new_undecodable(kind, version, error) from None
 
 
-def _require_version(kind: Kind, name: str, metadata: Mapping[str, Any]) -> None:
-    """Refuse an update without a version, where its kind asks for one."""
-    version = metadata.get("resourceVersion") or "0"
-    if version == "0" and (kind.group, kind.name) in VERSIONED_KINDS:
+def _require_version(kind: Kind, api_version: str, name: str, metadata: Mapping[str, Any]) -> None:
+    """Refuse an update without a resource version, where its kind asks for one."""
+    given = metadata.get("resourceVersion") or "0"
+    if given == "0" and (kind.group, kind.name) in VERSIONED_KINDS and api_version == kind.version:
         path = ROOT.child("metadata").child("resourceVersion")
-        raise new_invalid(kind, name, [invalid(path, version, "must be specified for an update")])
+        raise new_invalid(kind, name, [invalid(path, given, "must be specified for an update")])
 
 
 class _NameTakenError(Exception):
