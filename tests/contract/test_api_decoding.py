@@ -245,7 +245,7 @@ async def test_clients_find_the_fields_that_kubernetes_always_shows() -> None:
     async with serving() as api:
         await api.create(event, path("events", group="events.k8s.io"))
         (listed,) = (await api.get(path("events")))["items"]
-        shown = {"source": {}, "firstTimestamp": None, "lastTimestamp": None, "reportingInstance": ""}
+        shown: Document = {"source": {}, "firstTimestamp": None, "lastTimestamp": None, "reportingInstance": ""}
         assert {name: listed.get(name, "absent") for name in shown} == shown
         read = await api.get(path("events", "e", group="events.k8s.io"))
         assert read["deprecatedLastTimestamp"] is None
