@@ -35,7 +35,7 @@ async def test_a_pod_gets_the_priority_of_its_class() -> None:
         assert await _rank(api, _pod("a", priorityClassName="high")) == (1000, "high")
         assert (await api.get(path("pods", "a")))["spec"]["preemptionPolicy"] == "Never"
         assert await _rank(api, _pod("b")) == (0, None)
-        assert await _rank(api, _pod("c", priority=7)) == (7, None)
+        assert await _rank(api, _pod("c", priority=0)) == (0, None)
         vital = "system-node-critical"
         assert await _rank(api, _pod("d", priorityClassName=vital)) == (2_000_001_000, vital)
         await api.create(_class("usual", 5, globalDefault=True), CLASSES)
@@ -46,7 +46,21 @@ async def test_a_pod_gets_the_priority_of_its_class() -> None:
     ("spec", "why"),
     [
         ({"priorityClassName": "absent"}, "no PriorityClass with name absent was found"),
-        ({"priorityClassName": "high", "priority": 3}, "PriorityClass high has the value 1000"),
+        (
+            {"priorityClassName": "high", "priority": 3},
+            "the integer value of priority (3) must not be provided in pod spec; "
+            "priority admission controller computed 1000 from the given PriorityClass name",
+        ),
+        (
+            {"priority": 7},
+            "the integer value of priority (7) must not be provided in pod spec; "
+            "priority admission controller computed 0 from the given PriorityClass name",
+        ),
+        (
+            {"preemptionPolicy": "Never"},
+            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; "
+            "priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
+        ),
     ],
 )
 async def test_a_pod_with_an_unknown_class_or_another_priority_is_refused(
@@ -77,6 +91,6 @@ async def test_scheduling_gates_can_be_removed_and_not_added() -> None:
         more = {"spec": {"schedulingGates": [*gates, {"name": "example.com/c"}]}}
         answer = await api.ask("PATCH", place, more, headers={"content-type": MERGE})
         assert answer.code == 422
-        assert "found new scheduling gate `example.com/c`" in answer.message
+        assert "gates may only be removed, and `example.com/c` is new" in answer.message
         await api.patch(place, {"spec": {"schedulingGates": gates[1:]}})
         assert (await api.get(place))["spec"]["schedulingGates"] == gates[1:]
