@@ -241,11 +241,20 @@ async def test_clients_find_the_fields_that_kubernetes_always_shows() -> None:
         "eventTime": "2026-01-31T12:00:00.000000Z",
         "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
         "reportingController": "example.com/c",
+        "reportingInstance": "c-0",
+        "action": "Test",
+        "reason": "Tested",
+        "type": "Normal",
     }
     async with serving() as api:
         await api.create(event, path("events", group="events.k8s.io"))
         (listed,) = (await api.get(path("events")))["items"]
-        shown: Document = {"source": {}, "firstTimestamp": None, "lastTimestamp": None, "reportingInstance": ""}
+        shown: Document = {
+            "source": {},
+            "firstTimestamp": None,
+            "lastTimestamp": None,
+            "reportingInstance": "c-0",
+        }
         assert {name: listed.get(name, "absent") for name in shown} == shown
         read = await api.get(path("events", "e", group="events.k8s.io"))
         assert read["deprecatedLastTimestamp"] is None
@@ -344,4 +353,4 @@ async def test_an_update_names_its_object() -> None:
         nameless = {**config("c"), "metadata": {"namespace": "default"}}
         refused = await api.ask("PUT", path("configmaps", "c"), nameless)
         assert (refused.code, refused.reason) == (400, "BadRequest")
-        assert "name must be provided" in refused.message
+        assert "the name on the URL (c)" in refused.message

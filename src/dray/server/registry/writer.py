@@ -34,6 +34,7 @@ from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
 from dray.server.http.requests import ApiCall, ApiRequest
+from dray.server.http.responses import attach_warnings
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -84,7 +85,8 @@ class ObjectWriter:
         for attempt in range(MAX_NAME_ATTEMPTS):
             name = object_metadata.choose_name(body.pending.metadata, self._random_int)
             try:
-                return await self._create(request, kind, version, body, name)
+                with attach_warnings(body.warnings):
+                    return await self._create(request, kind, version, body, name)
             except _NameTakenError:
                 if not generated or attempt + 1 == MAX_NAME_ATTEMPTS:
                     raise new_already_exists(kind, name) from None
@@ -215,7 +217,8 @@ class ObjectWriter:
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
-        result = await self._registry.write(request, kind, namespace, call.name, decide)
+        with attach_warnings(body.warnings):
+            result = await self._registry.write(request, kind, namespace, call.name, decide)
         return _add_warnings(result, warnings)
 
     def _decide_update(
