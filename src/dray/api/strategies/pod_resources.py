@@ -32,9 +32,9 @@ def default_pod_resources(spec: Document) -> Document:
     if not isinstance(resources, dict) or not (resources.get("requests") or resources.get("limits")):
         return spec
     try:
-        limits, requests = _read_amounts(resources, "limits"), _read_amounts(resources, "requests")
-        _add_huge_page_limits(limits, requests, _sum_containers(spec, "limits"))
-        _add_requests(requests, limits, _sum_containers(spec, "requests"))
+        limits, requests = read_amounts(resources, "limits"), read_amounts(resources, "requests")
+        _add_huge_page_limits(limits, requests, sum_containers(spec, "limits"))
+        _add_requests(requests, limits, sum_containers(spec, "requests"))
         _add_limits(limits, requests, spec)
     except QuantityError:
         return spec
@@ -48,7 +48,7 @@ def compute_qos_class(spec: Mapping[str, Any]) -> str:
         whole = spec.get("resources")
         if isinstance(whole, dict) and (whole.get("requests") or whole.get("limits")):
             return _classify(whole)
-        classes = {_classify(each.get("resources")) for _, each in _iterate_containers(spec)}
+        classes = {_classify(each.get("resources")) for _, each in iterate_containers(spec)}
     except QuantityError:
         return BURSTABLE
     return classes.pop() if len(classes) == 1 else BURSTABLE if classes else BEST_EFFORT
@@ -57,7 +57,7 @@ def compute_qos_class(spec: Mapping[str, Any]) -> str:
 def _classify(resources: Any) -> str:
     if not isinstance(resources, dict):
         return BEST_EFFORT
-    requests, limits = _read_amounts(resources, "requests"), _read_amounts(resources, "limits")
+    requests, limits = read_amounts(resources, "requests"), read_amounts(resources, "limits")
     pairs = [(requests.get(name, ZERO), limits.get(name, ZERO)) for name in _COUNTED]
     if all(request == limit == ZERO for request, limit in pairs):
         return BEST_EFFORT
@@ -85,8 +85,8 @@ def _add_limits(limits: Amounts, requests: Amounts, spec: Mapping[str, Any]) -> 
     missing = [name for name in requests if _is_pod_resource(name) and name not in limits]
     if not missing:
         return
-    given = [_read_amounts(each.get("resources"), "limits") for _, each in _iterate_containers(spec)]
-    summed = _sum_containers(spec, "limits")
+    given = [read_amounts(each.get("resources"), "limits") for _, each in iterate_containers(spec)]
+    summed = sum_containers(spec, "limits")
     for name in missing:
         if name in summed and all(name in each for each in given):
             limits[name] = max(summed[name], requests[name])
@@ -96,12 +96,13 @@ def _is_pod_resource(name: str) -> bool:
     return name in _COUNTED or name.startswith(_HUGE_PAGES)
 
 
-def _sum_containers(spec: Mapping[str, Any], field: str) -> Amounts:
+def sum_containers(spec: Mapping[str, Any], field: str) -> Amounts:
+    """The requests or limits of all containers of a pod together."""
     running: Amounts = {}
     sidecars: Amounts = {}
     largest: Amounts = {}
-    for place, container in _iterate_containers(spec):
-        amounts = _read_amounts(container.get("resources"), field)
+    for place, container in iterate_containers(spec):
+        amounts = read_amounts(container.get("resources"), field)
         if place != "initContainers":
             running = _add(running, amounts)
         elif container.get("restartPolicy") == "Always":
@@ -112,7 +113,7 @@ def _sum_containers(spec: Mapping[str, Any], field: str) -> Amounts:
     return _take_larger(largest, _add(running, sidecars))
 
 
-def _iterate_containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Document]]:
+def iterate_containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Document]]:
     """Init containers first, in their order; ephemeral containers have no resources."""
     for place in CONTAINER_LISTS[:2]:
         containers = spec.get(place)
@@ -120,7 +121,8 @@ def _iterate_containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Document
             yield from ((place, each) for each in containers if isinstance(each, dict))
 
 
-def _read_amounts(resources: Any, field: str) -> Amounts:
+def read_amounts(resources: Any, field: str) -> Amounts:
+    """The requests or limits of a container or a pod; raises `QuantityError` when one cannot be parsed."""
     given = resources.get(field) if isinstance(resources, dict) else None
     if not isinstance(given, dict):
         return {}
