@@ -143,3 +143,14 @@ async def test_a_watch_sends_protobuf_messages() -> None:
             ("ADDED", "b"),
         ]
         assert events[1][1] == await api.get(path("configmaps", "b"))
+
+
+@pytest.mark.parametrize("version", ["v1", "batch/v1", "apps/v1", "resource.k8s.io/v1", "meta.k8s.io/v1"])
+async def test_options_may_name_any_group(version: str) -> None:
+    """Typed clients name the group of the object; kube-controller-manager deletes jobs with `batch/v1`."""
+    options = {"apiVersion": version, "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    async with serving() as api:
+        await api.create(config("m"))
+        body = kubernetes.encode(options)
+        answer = await api.ask("DELETE", path("configmaps", "m"), body, headers=BOTH)
+        assert (answer.code, answer.document["status"]) == (200, "Success"), answer.document

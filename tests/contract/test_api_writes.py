@@ -351,6 +351,7 @@ async def test_a_new_pod_has_defaults_and_a_status() -> None:
             await api.patch(where, {"spec": spec}, STRATEGIC)
         plain = pod("p")
         plain["spec"]["containers"][0]["image"] = "pause:5"
+        plain["spec"] |= {"activeDeadlineSeconds": 30, "tolerations": [{"key": "x", "operator": "Exists"}]}
         replaced = await api.put(plain | {"status": {}}, where)
         assert replaced["spec"]["restartPolicy"] == "Always"
         assert replaced["status"]["phase"] == "Pending"

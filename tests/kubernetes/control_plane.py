@@ -159,6 +159,15 @@ class ControlPlane:
         except OSError:
             return False
 
+    @property
+    def keys(self) -> CertificateAuthority:
+        """The authority that signs the certificates of the server and of its clients."""
+        return self._certificates
+
+    def redirect_clients(self, url: str) -> None:
+        """Have programs that are started from now on connect to another address, such as a proxy's."""
+        self.url = url
+
     def write_kubeconfig(self, user: str, *groups: str, days: int = 2) -> Path:
         """A kubeconfig with a client certificate for the user; the same file for the same user."""
         file = self.folder / f"{user.replace(':', '-')}.kubeconfig"
@@ -250,8 +259,8 @@ class ControlPlane:
             f"--etcd-servers=http://{self._etcd.endpoints[0]}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
-            f"--tls-cert-file={keys.cert_file}",
-            f"--tls-private-key-file={keys.key_file}",
+            f"--tls-cert-file={keys.serving_file}",
+            f"--tls-private-key-file={keys.serving_file}",
             f"--client-ca-file={keys.ca_file}",
             f"--service-account-key-file={self._token_key}",
             f"--service-account-signing-key-file={self._token_key}",

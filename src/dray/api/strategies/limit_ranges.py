@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dray.api.strategies.pod_resources import Amounts, iterate_containers, read_amounts, sum_containers
+from dray.api.pod_amounts import Amounts, iterate_resource_holders, read_amounts, sum_containers
 from dray.values.quantity import NANOS_PER_UNIT, ZERO, Quantity
 
 Document = dict[str, Any]
@@ -67,13 +67,13 @@ def _complete_container(
 
 
 def list_pod_violations(pod: Mapping[str, Any], limit_range: Mapping[str, Any]) -> Iterator[str]:
-    """Why a limit range refuses a pod; raises `QuantityError` when an amount cannot be parsed."""
+    """Why a limit range refuses a pod."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return
     of_containers = [
         (read_amounts(each.get("resources"), "requests"), read_amounts(each.get("resources"), "limits"))
-        for place, each in sorted(iterate_containers(spec), key=lambda found: found[0] != "containers")
+        for place, each in sorted(iterate_resource_holders(spec), key=lambda found: found[0] != "containers")
     ]
     whole = (_sum_pod(spec, "requests"), _sum_pod(spec, "limits"))
     for item in _list_items(limit_range):
@@ -84,13 +84,13 @@ def list_pod_violations(pod: Mapping[str, Any], limit_range: Mapping[str, Any]) 
             yield from _list_violations(item, "Pod", *whole)
 
 
-def _sum_pod(spec: Mapping[str, Any], field: str) -> Amounts:
+def _sum_pod(spec: Document, field: str) -> Amounts:
     """The amounts of a pod: its own, and those of its containers for other resources."""
     return {**sum_containers(spec, field), **read_amounts(spec.get("resources"), field)}
 
 
 def list_claim_violations(claim: Mapping[str, Any], limit_range: Mapping[str, Any]) -> Iterator[str]:
-    """Why a limit range refuses a claim for a volume; raises `QuantityError` as `list_pod_violations`."""
+    """Why a limit range refuses a claim for a volume."""
     spec = claim.get("spec")
     if not isinstance(spec, dict):
         return

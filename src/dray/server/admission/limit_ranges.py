@@ -11,7 +11,6 @@ from dray.server.admission.change import ADMITTED, CREATE, UPDATE, AdmissionEffe
 from dray.server.http.errors import new_forbidden
 from dray.server.objects.pending_object import PendingObject
 from dray.server.watch.cache import WatchCache
-from dray.values.quantity import QuantityError
 
 _POD: Final = get_kind("", "Pod")
 _CLAIM: Final = get_kind("", "PersistentVolumeClaim")
@@ -52,10 +51,7 @@ class LimitRangeAdmission:
         list_violations = list_pod_violations if change.kind is _POD else list_claim_violations
         violations: list[str] = []
         for limit_range in _iterate_ranges(self._cache, change.namespace):
-            try:
-                violations += list_violations(document, limit_range)
-            except QuantityError:
-                continue
+            violations += list_violations(document, limit_range)
         if violations:
             text = violations[0] if len(violations) == 1 else f"[{', '.join(violations)}]"
             raise new_forbidden(change.kind, change.name, text)
