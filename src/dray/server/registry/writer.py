@@ -30,6 +30,7 @@ from dray.api.validation import (
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
 from dray.server.admission.certificate_requests import set_requester
+from dray.server.admission.limit_ranges import apply_limit_ranges
 from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
@@ -120,9 +121,9 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            named = self._admit_new(request, proposed.replace_metadata(metadata))
+            named = proposed.replace_metadata(metadata)
             return self._ensure_decodable(
-                version, proposed.kind, lambda: prepare_for_create(named)
+                version, proposed.kind, lambda: self._prepare_new(request, named)
             ).apply_defaults(self._format_now())
 
         def validate(proposed: PendingObject) -> WriteDecision:
@@ -173,9 +174,9 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = self._admit_new(request, pending.replace_metadata(metadata))
+        named = pending.replace_metadata(metadata)
         pending = self._ensure_decodable(
-            version, kind, lambda: complete_create(prepare_for_create(pending))
+            version, kind, lambda: complete_create(self._prepare_new(request, named))
         ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
@@ -193,9 +194,11 @@ class ObjectWriter:
         )
         return pending.replace_managed_fields(fields)
 
-    def _admit_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
-        """A new object with what follows from other objects and from its creator."""
-        return set_requester(resolve_pod_priority(pending, self._registry.cache), request.user)
+    def _prepare_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with its defaults, and with what follows from other objects and from its creator."""
+        cache = self._registry.cache
+        admitted = set_requester(resolve_pod_priority(pending, cache), request.user)
+        return apply_limit_ranges(prepare_for_create(admitted), cache)
 
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
