@@ -17,10 +17,12 @@ from dray.api.validation.kind_rules import (
     validate_stored,
     validate_update,
 )
+from dray.api.validation.pod_warnings import collect_pod_warnings
 from dray.api.validation.warnings import FieldWarning, collect_warnings
 
 __all__ = [
     "FieldWarning",
+    "collect_pod_warnings",
     "collect_warnings",
     "has_document_rules",
     "validate_changed_document",

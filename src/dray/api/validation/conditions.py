@@ -26,7 +26,7 @@ def validate_conditions(items: Sequence[Condition], limit: int, path: FieldPath)
     seen: set[str] = set()
     for position, item in enumerate(items[: limit + 1]):
         if item.type in seen:
-            yield duplicate(path.index(position).child("type"), item.type)
+            yield duplicate(path.index(position), item.type)
         seen.add(item.type)
 
 

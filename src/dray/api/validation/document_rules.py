@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
+from dray.api.validation.documents import config_data, events, leases, namespaces, nodes, quotas, rbac
 from dray.api.validation.pods.create import validate_new_pod
 from dray.api.validation.pods.resize import validate_ephemeral_containers, validate_resize
 from dray.api.validation.pods.status import validate_changed_status
@@ -20,6 +21,8 @@ from dray.api.validation.pods.update import validate_changed_pod
 from dray.api.validation.workloads import validate_job_selector
 
 Document: TypeAlias = Mapping[str, Any]
+
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def _accept_anything(_document: Document) -> Iterable[FieldError]:
@@ -48,6 +51,42 @@ DOCUMENT_RULES: Final[Mapping[tuple[str, str], DocumentRules]] = MappingProxyTyp
             },
         ),
         ("batch", "Job"): DocumentRules(_accept_anything, {"": validate_job_selector}),
+        ("", "ConfigMap"): DocumentRules(
+            config_data.validate_config_map, {"": config_data.validate_changed_config_map}
+        ),
+        ("", "Secret"): DocumentRules(config_data.validate_secret, {"": config_data.validate_changed_secret}),
+        ("", "Event"): DocumentRules(events.validate_event, {"": events.validate_changed_event}),
+        ("events.k8s.io", "Event"): DocumentRules(
+            events.validate_strict_event, {"": events.validate_changed_strict_event}
+        ),
+        ("", "Namespace"): DocumentRules(
+            namespaces.validate_namespace,
+            {
+                "status": namespaces.validate_changed_namespace_status,
+                "finalize": namespaces.validate_finalized_namespace,
+            },
+        ),
+        ("", "Node"): DocumentRules(
+            nodes.validate_node,
+            {"": nodes.validate_changed_node, "status": nodes.validate_changed_node_status},
+        ),
+        ("", "ResourceQuota"): DocumentRules(
+            quotas.validate_quota,
+            {"": quotas.validate_changed_quota, "status": quotas.validate_changed_quota_status},
+        ),
+        ("coordination.k8s.io", "Lease"): DocumentRules(
+            leases.validate_lease, {"": leases.validate_changed_lease}
+        ),
+        (_RBAC, "Role"): DocumentRules(rbac.validate_role, {"": rbac.validate_changed_role}),
+        (_RBAC, "ClusterRole"): DocumentRules(
+            rbac.validate_cluster_role, {"": rbac.validate_changed_cluster_role}
+        ),
+        (_RBAC, "RoleBinding"): DocumentRules(
+            rbac.validate_role_binding, {"": rbac.validate_changed_role_binding}
+        ),
+        (_RBAC, "ClusterRoleBinding"): DocumentRules(
+            rbac.validate_cluster_role_binding, {"": rbac.validate_changed_cluster_role_binding}
+        ),
     }
 )
 

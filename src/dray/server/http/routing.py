@@ -101,6 +101,8 @@ class Router:
             raise new_path_not_found()
         if verb is None or (verb == "create" and bool(name) != bool(subresource)):
             raise new_method_not_allowed()
+        if verb == "create" and kind is not None and kind.namespaced and not namespace:
+            raise new_method_not_allowed()
         if bindings and verb != "create":
             raise new_method_not_allowed()
         if verb == "list" and query.get("watch") in ("true", "1", "True"):

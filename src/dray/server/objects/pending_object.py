@@ -24,6 +24,7 @@ from dray.api.meta import ObjectMeta
 from dray.api.strategies.defaults import apply_defaults
 from dray.api.strategies.gated_fields import DroppedField, FeatureGateFilter
 from dray.api.strategies.open_defaults import apply_open_defaults
+from dray.api.whole_objects import build_empty_status
 from dray.server.objects.stored_object import StoredObject, cache_view, encode_document, encode_struct
 
 
@@ -213,6 +214,8 @@ class PendingObject:
         written = None
         if self._known_document is not None:
             written = None if other is None else other.document.get("status")
+            if written is None:
+                written = build_empty_status(self.kind)
             if self.kind.open:
                 pending = self.replace_field("status", written)
                 if (

@@ -170,18 +170,21 @@ def _encode_string_data(pending: PendingObject) -> PendingObject:
         return pending
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
     rest = {name: value for name, value in secret.items() if name != "stringData"}
-    return pending.replace_document({**rest, "data": {**(rest.get("data") or {}), **encoded}})
+    data = rest.get("data") or {}
+    if not isinstance(data, dict):
+        return pending
+    return pending.replace_document({**rest, "data": {**data, **encoded}})
 
 
 DEFAULT_STRATEGY: Final = KindStrategy()
 """The strategy of kinds that the server only stores."""
 
 _WITHOUT_GENERATION: Final = KindStrategy(has_generation=False)
+_CREATED_ON_UPDATE: Final = KindStrategy(has_generation=False, allows_create_on_update=True)
 _SIGNED: Final = KindStrategy(has_generation=False, selectable_fields=("spec.signerName",))
 
 _STORED_WITHOUT_GENERATION: Final = (
     ("", "Endpoints"),
-    ("", "LimitRange"),
     ("", "PersistentVolume"),
     ("", "PersistentVolumeClaim"),
     ("apiregistration.k8s.io", "APIService"),
@@ -284,7 +287,9 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda secret, before: _encode_string_data(secret),
         ),
         ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
-        ("", "Service"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        ("", "Service"): KindStrategy(
+            has_generation=False, returns_deleted_object=True, allows_create_on_update=True
+        ),
         ("apps", "DaemonSet"): KindStrategy(
             complete_create=complete_new_daemon_set,
             prepare_for_update=lambda daemon_set, before: daemon_set.replace_document(
@@ -292,11 +297,12 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             ),
         ),
         ("batch", "Job"): KindStrategy(complete_create=complete_new_job),
-        ("coordination.k8s.io", "Lease"): KindStrategy(has_generation=False, allows_create_on_update=True),
-        ("rbac.authorization.k8s.io", "Role"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "RoleBinding"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "ClusterRole"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _WITHOUT_GENERATION,
+        ("", "LimitRange"): _CREATED_ON_UPDATE,
+        ("coordination.k8s.io", "Lease"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "Role"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "RoleBinding"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "ClusterRole"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _CREATED_ON_UPDATE,
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),

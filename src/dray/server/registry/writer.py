@@ -18,6 +18,7 @@ from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import (
+    collect_pod_warnings,
     collect_warnings,
     has_document_rules,
     validate_changed_document,
@@ -31,7 +32,7 @@ from dray.errors import DecodeError
 from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
-from dray.server.http.requests import ApiRequest
+from dray.server.http.requests import ApiCall, ApiRequest
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -177,11 +178,14 @@ class ObjectWriter:
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
         errors = validate_create(pending.view)
-        if has_document_rules(kind):
-            errors += validate_new_document(kind, pending.document)
+        ruled = request.call.kind or kind
+        if has_document_rules(ruled):
+            errors += validate_new_document(ruled, pending.document)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
-        warnings += (f"{warning.path}: {warning.text}" for warning in collect_warnings(pending.view))
+        warnings += map(str, collect_warnings(pending.view))
+        if kind.open:
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         fields = field_ownership.update_managed_fields(
             kind, None, pending.document, manager=request.field_manager, now=now
         )
@@ -190,16 +194,20 @@ class ObjectWriter:
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
         body, call = decode_object(request, kind, version), request.call
-        object_metadata.check_name(body.pending.metadata, call.name)
+        object_metadata.check_name(body.pending.metadata, call.name, required=True)
         namespace = object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
         warnings: list[str] = []
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings[:] = body.warnings
             if old is None:
-                if not get_strategy(kind).allows_create_on_update or body.pending.metadata.get("uid"):
+                if not get_strategy(kind).allows_create_on_update:
                     raise new_not_found(kind, call.name)
-                return self.propose_create(request, version, body.pending, (namespace, call.name), warnings)
+                object_metadata.check_absent_uid(kind, call.name, body.pending.metadata)
+                pending = body.pending.replace_metadata(
+                    object_metadata.drop_resource_version(body.pending.metadata)
+                )
+                return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
@@ -231,9 +239,12 @@ class ObjectWriter:
                 kind, pending.metadata, before.metadata, changed=changed
             )
             pending = pending.replace_metadata(metadata)
-        errors = _validate_update(pending, before, subresource)
+        errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
+        if changed and kind.open and not subresource and kind.name != "Pod":
+            # People rarely update pods themselves; templates they do.
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         if _is_deletion_complete(pending):
             return DeleteObject(pending)
         if managed_fields is None:
@@ -294,11 +305,13 @@ def _apply_writable_fields(pending: PendingObject, before: PendingObject, subres
     return prepare_for_update(pending, before)
 
 
-def _validate_update(pending: PendingObject, before: PendingObject, subresource: str) -> list[FieldError]:
+def _validate_update(pending: PendingObject, before: PendingObject, call: ApiCall) -> list[FieldError]:
+    # Rules may depend on the group that the client uses: those of events do.
+    kind, subresource = call.kind or pending.kind, call.subresource
     validate = validate_status_update if subresource == "status" else validate_update
     errors = validate(pending.view, before.view)
-    if has_document_rules(pending.kind):
-        errors += validate_changed_document(pending.kind, pending.document, before.document, subresource)
+    if has_document_rules(kind):
+        errors += validate_changed_document(kind, pending.document, before.document, subresource)
     return errors
 
 

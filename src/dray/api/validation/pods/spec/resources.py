@@ -134,13 +134,18 @@ def _is_standard(name: str) -> bool:
 # --- amounts ---
 
 
-def _validate_amount(name: str, amount: Quantity, path: FieldPath) -> FieldErrors:
+def validate_amount(name: str, amount: Quantity, path: FieldPath) -> FieldErrors:
+    """Check an amount of a resource: not negative, and whole where it counts something."""
     if amount.nanos < 0:
         yield invalid(path, str(amount), "must be greater than or equal to 0")
     if name in _CONTAINER_RESOURCES:
         return
     if (name in _COUNTED_RESOURCES or _is_extended(name)) and amount.nanos % NANOS_PER_UNIT:
         yield invalid(path, str(amount), "must be an integer")
+
+
+def _validate_amount(name: str, amount: Quantity, path: FieldPath) -> FieldErrors:
+    yield from validate_amount(name, amount, path)
     if name.startswith(_PAGES) and not _is_whole_pages(name, amount):
         yield invalid(path, str(amount), f"must be a multiple of the page size in `{name}`")
 
