@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import find_kind, get_kind, parse_document_kind
-from dray.api.strategies.open_defaults import (
-    OPEN_DEFAULTS,
-    DefaultsRow,
-    DocumentDefault,
-    apply_open_defaults,
-)
-from dray.api.strategies.open_defaults.pods import choose_pull_policy
-from dray.wire.kubernetes.message_tables import (
+from dray.api.messages.field_tables import (
     INLINE,
     LIST,
     MessageType,
@@ -24,6 +17,13 @@ from dray.wire.kubernetes.message_tables import (
     find_root_message,
     has_message,
 )
+from dray.api.strategies.open_defaults import (
+    OPEN_DEFAULTS,
+    DefaultsRow,
+    DocumentDefault,
+    apply_open_defaults,
+)
+from dray.api.strategies.open_defaults.pods import choose_pull_policy
 from tests.contract.recorded_defaults import SETS, read_cases
 
 KINDS = sorted(OPEN_DEFAULTS)
