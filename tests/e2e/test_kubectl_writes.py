@@ -203,3 +203,17 @@ def test_generated_names(kubectl: Kubectl) -> None:
     document = config("", kubectl.namespace)
     document["metadata"] = {"generateName": "made-"}
     assert kubectl("create", "-f", "-", given=document).out.startswith("configmap/made-")
+
+
+def test_a_pod_gets_a_debug_container_and_other_resources(kubectl: Kubectl) -> None:
+    given = pod("p", kubectl.namespace)
+    given["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    kubectl("create", "-f", "-", given=given)
+    kubectl("debug", "p", "--image=busybox", "--container=look", "--target=c")
+    (added,) = kubectl.get("pod", "p")["spec"]["ephemeralContainers"]
+    assert (added["name"], added["image"], added["targetContainerName"]) == ("look", "busybox", "c")
+    change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+    kubectl("patch", "pod", "p", "--subresource", "resize", "-p", json.dumps(change))
+    assert kubectl.get("pod", "p")["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
+    refused = kubectl("patch", "pod", "p", "-p", json.dumps(change).replace('"2"', '"3"'), fails=True)
+    assert "spec: Forbidden" in refused.err
