@@ -287,7 +287,12 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda secret, before: _encode_string_data(secret),
         ),
         ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
-        ("", "Service"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        # The kubelet lists services by their address.
+        ("", "Service"): KindStrategy(
+            has_generation=False,
+            returns_deleted_object=True,
+            selectable_fields=("spec.clusterIP", "spec.type"),
+        ),
         ("", "ReplicationController"): _WORKLOAD,
         ("apps", "DaemonSet"): KindStrategy(
             metadata_with_status=_WORKLOAD_METADATA,
