@@ -6,6 +6,7 @@ Each component is constructed here once and gets its collaborators as arguments;
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.audit.log import AuditLog
 from dray.server.auth.access_control import ServerAccessControl
 from dray.server.auth.authn.authentication import Authenticator
+from dray.server.auth.authn.client_renewal import ClientCertificateEndpoint
 from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
 from dray.server.auth.authn.token_requests import TokenRequestIssuer
@@ -42,6 +44,7 @@ from dray.server.background.bootstrap import build_initial_objects, create_initi
 from dray.server.background.compaction import compact_history
 from dray.server.background.event_expiry import EventExpiry
 from dray.server.background.garbage_collector import GarbageCollector
+from dray.server.background.stored_defaults import complete_stored_objects
 from dray.server.discovery.documents import DiscoveryEndpoints
 from dray.server.http.application import ApiApplication
 from dray.server.http.endpoints import Endpoint, NonResourceEndpoints
@@ -75,6 +78,7 @@ from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import Store
 from dray.store.errors import StoreClosedError
 from dray.telemetry.logs import StructuredLogger
+from dray.x509_certificates import RENEWAL_PATH
 
 LEDGER_COMPARISON_SECONDS: Final = 600.0
 
@@ -99,6 +103,10 @@ class ApiServerOptions:
     clock: Clock = field(default_factory=SystemClock)
     webhook_services: ServiceAddresses = field(default_factory=dict)
     """The addresses of services that serve admission webhooks."""
+    random_bytes: Callable[[int], bytes] = os.urandom
+    """Random bytes for the uids of objects."""
+    random_int: Callable[[int], int] = random.randrange
+    """Random numbers below a limit, for generated names and the length of watches."""
 
 
 class ApiServer:
@@ -110,6 +118,7 @@ class ApiServer:
         self.cache = WatchCache(store)
         self.metrics = ApiServerMetrics()
         self._audit = AuditLog(options.audit, options.clock)
+        self.pod_logs = PodLogs(self.cache, options.keys, options.clock)
         self._webhook_client = WebhookClient(options.webhook_services)
         self._cache_verifier = CacheVerifier(self.cache, store, self._record_comparison)
         self._quotas = ResourceQuotaAdmission(
@@ -131,6 +140,7 @@ class ApiServer:
                 running += map(tasks.create_task, background)
                 initial = build_initial_objects(self._options.ca_pem, self._options.clock.now())
                 await create_initial_objects(app.resource_endpoint, [*initial, *build_bootstrap_documents()])
+                await complete_stored_objects(app.resource_endpoint, self.cache)
                 running.append(tasks.create_task(self._quotas.run_recounts(self._store)))
                 yield app
             finally:
@@ -213,9 +223,8 @@ class ApiServer:
     def _build_webhook_admission(self) -> WebhookAdmission:
         options = self._options
         observer = WebhookRecorder(self.metrics, options.log, self._audit)
-        return WebhookAdmission(
-            self.cache, self._webhook_client, observer, options.clock, generate_uids().__next__
-        )
+        uids = generate_uids(options.random_bytes)
+        return WebhookAdmission(self.cache, self._webhook_client, observer, options.clock, uids.__next__)
 
     def _record_commit(self, committed: bool, seconds: float) -> None:
         self.metrics.count(names.COMMITS if committed else names.CONFLICTS)
@@ -242,7 +251,8 @@ class ApiServer:
 
     def _build_dispatcher(self, registry: ObjectRegistry, reviews: ReviewEndpoints) -> RequestDispatcher:
         options, cache, clock = self._options, self.cache, self._options.clock
-        writer = ObjectWriter(registry, options.gates, clock, generate_uids().__next__, random.randrange)
+        uids = generate_uids(options.random_bytes)
+        writer = ObjectWriter(registry, options.gates, clock, uids.__next__, options.random_int)
         deleter = ObjectDeleter(registry, clock)
         reader = StoredObjectReader(self._store, cache, options.limits.max_page)
         responses = ResponseWriter(cache, clock.now)
@@ -252,10 +262,10 @@ class ApiServer:
             ObjectPatcher(registry, writer, clock),
             deleter,
             PodSubresources(registry, deleter, clock),
-            WatchServer(cache, reader, responses, random.randrange),
+            WatchServer(cache, reader, responses, options.random_int),
             responses,
             reviews.answer,
-            PodLogs(cache, options.keys, clock).answer,
+            self.pod_logs.answer,
         )
 
     def _build_endpoints(
@@ -265,6 +275,7 @@ class ApiServer:
         administration = AdministrationEndpoints(
             self._store, self.cache, self._restore_quarantine, self._options.keys
         )
+        renewals = ClientCertificateEndpoint(self._options.keys, self._options.clock)
         return NonResourceEndpoints(
             {
                 "ping": lambda: None,
@@ -284,6 +295,7 @@ class ApiServer:
                 ("get", "/.well-known/openid-configuration"): _build_document_endpoint(
                     accounts.build_openid_configuration
                 ),
+                ("post", RENEWAL_PATH): renewals.answer,
                 **administration.build_endpoints(),
             },
         )

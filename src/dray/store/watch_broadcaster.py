@@ -53,25 +53,27 @@ class EventHistory(Protocol):
 
 
 class _PrefixWatchers:
-    """The watchers of one prefix: of everything below it, and by the field and value they require."""
+    """The watchers of one prefix, in the order in which they began: of everything below it, and by the field
+    and value they require.
+    """
 
     def __init__(self) -> None:
-        self.buffers: set[WatchBuffer] = set()
-        self.by_field: dict[str, dict[str, set[WatchBuffer]]] = {}
+        self.buffers: dict[WatchBuffer, None] = {}
+        self.by_field: dict[str, dict[str, dict[WatchBuffer, None]]] = {}
 
     def add(self, buffer: WatchBuffer, required: RequiredField | None) -> None:
         if required is None:
-            self.buffers.add(buffer)
+            self.buffers[buffer] = None
         else:
             values = self.by_field.setdefault(required.field, {})
-            values.setdefault(required.value, set()).add(buffer)
+            values.setdefault(required.value, {})[buffer] = None
 
     def remove(self, buffer: WatchBuffer, required: RequiredField | None) -> None:
         if required is None:
-            self.buffers.discard(buffer)
+            self.buffers.pop(buffer, None)
             return
         values = self.by_field[required.field]
-        values[required.value].discard(buffer)
+        values[required.value].pop(buffer, None)
         if not values[required.value]:
             del values[required.value]
         if not values:
@@ -217,8 +219,8 @@ class WatchBroadcaster:
         assert self._read_field is not None
         found: dict[str, list[StoreEvent]] = {}
         for event in batch.events:
-            entries = (entry for entry in (event.entry, event.previous) if entry is not None)
-            for value in {self._read_field(field, entry) for entry in entries}:
+            entries = [entry for entry in (event.entry, event.previous) if entry is not None]
+            for value in dict.fromkeys([self._read_field(field, entry) for entry in entries]):
                 if value in watchers:
                     found.setdefault(value, []).append(event)
         for value, events in found.items():

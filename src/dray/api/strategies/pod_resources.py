@@ -1,29 +1,24 @@
-"""Resources of a new pod as a whole: what it requests and may use in sum, and the QoS class that follows.
-
-Theory of operation: a pod that names resources for itself gets the rest of them from its containers. For each
-resource, containers that run side by side add up, and init containers run one after the other beside the
-sidecars that were started before them; the largest of these moments counts.
+"""Resources of a new pod as a whole: a pod that names some for itself gets the rest from its containers.
 
 Rules for this file: it works on documents; amounts that cannot be parsed are left for validation to refuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from dray.api.core.pod import CONTAINER_LISTS
-from dray.values.quantity import ZERO, Quantity, QuantityError
+from dray.api.pod_amounts import (
+    COMPUTE_RESOURCES,
+    Amounts,
+    iterate_resource_holders,
+    read_amounts,
+    sum_containers,
+)
 
 Document = dict[str, Any]
-Amounts = dict[str, Quantity]
-
-BEST_EFFORT: Final = "BestEffort"
-BURSTABLE: Final = "Burstable"
-GUARANTEED: Final = "Guaranteed"
 
 _HUGE_PAGES: Final = "hugepages-"
-_COUNTED: Final = ("cpu", "memory")
 
 
 def default_pod_resources(spec: Document) -> Document:
@@ -31,38 +26,16 @@ def default_pod_resources(spec: Document) -> Document:
     resources = spec.get("resources")
     if not isinstance(resources, dict) or not (resources.get("requests") or resources.get("limits")):
         return spec
-    try:
-        limits, requests = _read_amounts(resources, "limits"), _read_amounts(resources, "requests")
-        _add_huge_page_limits(limits, requests, _sum_containers(spec, "limits"))
-        _add_requests(requests, limits, _sum_containers(spec, "requests"))
-        _add_limits(limits, requests, spec)
-    except QuantityError:
+    limits, requests = read_amounts(resources, "limits"), read_amounts(resources, "requests")
+    if len(limits) + len(requests) != sum(
+        len(resources.get(field) or ()) for field in ("limits", "requests")
+    ):
         return spec
+    _add_huge_page_limits(limits, requests, sum_containers(spec, "limits"))
+    _add_requests(requests, limits, sum_containers(spec, "requests"))
+    _add_limits(limits, requests, spec)
     complete = {**resources, **_to_texts("limits", limits), **_to_texts("requests", requests)}
     return {**spec, "resources": complete}
-
-
-def compute_qos_class(spec: Mapping[str, Any]) -> str:
-    """The QoS class that follows from the requests and limits of a pod, or else of its containers."""
-    try:
-        whole = spec.get("resources")
-        if isinstance(whole, dict) and (whole.get("requests") or whole.get("limits")):
-            return _classify(whole)
-        classes = {_classify(each.get("resources")) for _, each in _iterate_containers(spec)}
-    except QuantityError:
-        return BURSTABLE
-    return classes.pop() if len(classes) == 1 else BURSTABLE if classes else BEST_EFFORT
-
-
-def _classify(resources: Any) -> str:
-    if not isinstance(resources, dict):
-        return BEST_EFFORT
-    requests, limits = _read_amounts(resources, "requests"), _read_amounts(resources, "limits")
-    pairs = [(requests.get(name, ZERO), limits.get(name, ZERO)) for name in _COUNTED]
-    if all(request == limit == ZERO for request, limit in pairs):
-        return BEST_EFFORT
-    equal = all(request == limit != ZERO for request, limit in pairs)
-    return GUARANTEED if equal else BURSTABLE
 
 
 def _add_huge_page_limits(limits: Amounts, requests: Amounts, summed: Amounts) -> None:
@@ -73,7 +46,7 @@ def _add_huge_page_limits(limits: Amounts, requests: Amounts, summed: Amounts) -
 
 def _add_requests(requests: Amounts, limits: Amounts, summed: Amounts) -> None:
     for name, amount in summed.items():
-        if name in _COUNTED:
+        if name in COMPUTE_RESOURCES:
             requests.setdefault(name, amount)
     for name, amount in limits.items():
         if _is_pod_resource(name):
@@ -85,57 +58,15 @@ def _add_limits(limits: Amounts, requests: Amounts, spec: Mapping[str, Any]) -> 
     missing = [name for name in requests if _is_pod_resource(name) and name not in limits]
     if not missing:
         return
-    given = [_read_amounts(each.get("resources"), "limits") for _, each in _iterate_containers(spec)]
-    summed = _sum_containers(spec, "limits")
+    given = [read_amounts(each.get("resources"), "limits") for _, each in iterate_resource_holders(spec)]
+    summed = sum_containers(spec, "limits")
     for name in missing:
         if name in summed and all(name in each for each in given):
             limits[name] = max(summed[name], requests[name])
 
 
 def _is_pod_resource(name: str) -> bool:
-    return name in _COUNTED or name.startswith(_HUGE_PAGES)
-
-
-def _sum_containers(spec: Mapping[str, Any], field: str) -> Amounts:
-    running: Amounts = {}
-    sidecars: Amounts = {}
-    largest: Amounts = {}
-    for place, container in _iterate_containers(spec):
-        amounts = _read_amounts(container.get("resources"), field)
-        if place != "initContainers":
-            running = _add(running, amounts)
-        elif container.get("restartPolicy") == "Always":
-            sidecars = _add(sidecars, amounts)
-            largest = _take_larger(largest, sidecars)
-        else:
-            largest = _take_larger(largest, _add(sidecars, amounts))
-    return _take_larger(largest, _add(running, sidecars))
-
-
-def _iterate_containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Document]]:
-    """Init containers first, in their order; ephemeral containers have no resources."""
-    for place in CONTAINER_LISTS[:2]:
-        containers = spec.get(place)
-        if isinstance(containers, list):
-            yield from ((place, each) for each in containers if isinstance(each, dict))
-
-
-def _read_amounts(resources: Any, field: str) -> Amounts:
-    given = resources.get(field) if isinstance(resources, dict) else None
-    if not isinstance(given, dict):
-        return {}
-    return {name: Quantity.from_json_value(value) for name, value in given.items()}
-
-
-def _add(first: Amounts, second: Amounts) -> Amounts:
-    return {
-        **first,
-        **{name: first[name] + value if name in first else value for name, value in second.items()},
-    }
-
-
-def _take_larger(first: Amounts, second: Amounts) -> Amounts:
-    return {**first, **{name: max(first.get(name, value), value) for name, value in second.items()}}
+    return name in COMPUTE_RESOURCES or name.startswith(_HUGE_PAGES)
 
 
 def _to_texts(field: str, amounts: Amounts) -> Document:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dray.api.fields import ROOT, FieldError, invalid, required
-
 Document = dict[str, Any]
 
 CONTROLLER_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
@@ -69,13 +67,3 @@ def _count_template(daemon_set: Document, generation: int) -> Document:
     metadata = daemon_set["metadata"]
     annotations = {**(metadata.get("annotations") or {}), TEMPLATE_GENERATION: str(generation)}
     return {**daemon_set, "metadata": {**metadata, "annotations": annotations}}
-
-
-def validate_job_selector(job: Document, stored: Document) -> list[FieldError]:
-    """Errors for an update that changes which pods belong to a job, also when it leaves the selector out."""
-    new, old = ((each.get("spec") or {}).get("selector") for each in (job, stored))
-    if new == old or old is None:
-        return []
-    path = ROOT.child("spec").child("selector")
-    immutable = invalid(path, new, "field is immutable")
-    return [immutable] if new else [required(path), immutable]

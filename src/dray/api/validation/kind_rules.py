@@ -34,7 +34,7 @@ from dray.api.validation.kinds.classic import (
     validate_resource_class,
 )
 from dray.api.validation.kinds.device_class import validate_device_class
-from dray.api.validation.kinds.pod import validate_pod, validate_pod_status, validate_pod_update
+from dray.api.validation.kinds.pod import validate_pod, validate_pod_status
 from dray.api.validation.kinds.preparation import validate_preparation, validate_preparation_update
 from dray.api.validation.kinds.slice import validate_resource_slice, validate_resource_slice_update
 from dray.api.validation.kinds.taint_rule import validate_taint_rule, validate_taint_rule_status
@@ -87,9 +87,7 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
             validate_claim_status_update,
             validate_claim_allocation,
         ),
-        resource.ResourceClaimTemplate: KindRules(
-            validate_template, _accept_anything, validate_template_update
-        ),
+        resource.ResourceClaimTemplate: KindRules(validate_template, on_transition=validate_template_update),
         resource.ResourceSlice: KindRules(
             validate_resource_slice, on_transition=validate_resource_slice_update
         ),
@@ -105,7 +103,7 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
             validate_classic_status_update,
         ),
         Preparation: KindRules(validate_preparation, _accept_anything, validate_preparation_update),
-        core.Pod: KindRules(validate_pod, _accept_anything, validate_pod_update, validate_pod_status),
+        core.Pod: KindRules(validate_pod, on_status=validate_pod_status),
         core.Namespace: KindRules(name_rule=check_dns_label),
         core.RbacObject: KindRules(name_rule=check_path_segment),
         core.RbacClusterObject: KindRules(name_rule=check_path_segment),

@@ -102,7 +102,9 @@ def _validate_owners(owners: Sequence[OwnerRef], path: FieldPath) -> FieldErrors
 def validate_owner_reference(owner: OwnerRef, path: FieldPath) -> FieldErrors:
     """Check that a reference names one object completely."""
     group, slash, version = owner.api_version.rpartition("/")
-    if not version:
+    if not owner.api_version:
+        yield required(path.child("apiVersion"))
+    elif not version:
         yield invalid(path.child("apiVersion"), owner.api_version, "version must not be empty")
     elif slash and (not group or "/" in group):
         yield invalid(
@@ -110,7 +112,7 @@ def validate_owner_reference(owner: OwnerRef, path: FieldPath) -> FieldErrors:
         )
     for field, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
         if not value:
-            yield invalid(path.child(field), value, "must not be empty")
+            yield required(path.child(field))
 
 
 def _validate_finalizers(finalizers: Sequence[str], path: FieldPath) -> FieldErrors:

@@ -21,7 +21,12 @@ from dray.api.kinds import Kind
 from dray.errors import DecodeError, InputError, InputProblem
 from dray.manifests.documents import read_documents
 from dray.manifests.source import ManifestSource
-from dray.server.http.errors import ApiStatusError, new_bad_request, new_unsupported_media_type
+from dray.server.http.errors import (
+    ApiStatusError,
+    new_bad_request,
+    new_invalid_options,
+    new_unsupported_media_type,
+)
 from dray.server.http.requests import JSON, PROTOBUF, YAML, ApiRequest
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import get_storage_kind
@@ -56,7 +61,9 @@ def read_field_validation(request: ApiRequest) -> str:
     """The `fieldValidation` of a request: what to do about unknown and duplicate fields."""
     given = request.call.query.get("fieldValidation") or WARN
     if given not in (STRICT, WARN, IGNORE):
-        raise new_bad_request(f'invalid fieldValidation "{given}": expected one of Ignore, Warn, Strict')
+        what = f'Unsupported value: "{given}": supported values: "{IGNORE}", "{STRICT}", "{WARN}"'
+        options = f"{request.call.verb.capitalize()}Options"
+        raise new_invalid_options(options, "fieldValidation", what, "FieldValueNotSupported")
     return given
 
 

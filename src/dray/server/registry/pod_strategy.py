@@ -1,13 +1,12 @@
-"""The strategy of pods: what admission adds to them, and which fields of the spec are immutable.
+"""The strategy of pods: what admission adds to them, and what each subresource may write.
 
-Rules for this file: it works on documents; resource claims of pods are validated in `dray.api.validation`.
+Rules for this file: it works on documents; pods are validated in `dray.api.validation`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from dray.api.fields import ROOT, FieldError, forbidden
 from dray.api.strategies.pod_creation import add_default_tolerations, add_service_account
 from dray.server.auth.restriction.node_restriction import MIRROR_ANNOTATION
 
@@ -45,47 +44,64 @@ _ADMITTED_FIELDS: Final = (
 )
 
 
-def validate_immutable_spec(pod: Document, before: Document) -> list[FieldError]:
-    """Errors for changes of immutable fields; `nodeName` is one of them, only `binding` sets it."""
-    old_gates = {_get_gate_name(gate) for gate in (before.get("spec") or {}).get("schedulingGates") or ()}
-    added = [
-        gate
-        for gate in (pod.get("spec") or {}).get("schedulingGates") or ()
-        if _get_gate_name(gate) not in old_gates
-    ]
-    if added:
-        what = f"only deletion is allowed, but found new scheduling gate `{_get_gate_name(added[0])}`"
-        return [forbidden(ROOT.child("spec").child("schedulingGates"), what)]
-    new, old = _get_immutable_spec(pod), _get_immutable_spec(before)
-    changed = sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
-    if not changed:
-        return []
-    names = ", ".join(f"`{name}`" for name in changed)
-    what = f"pod updates may not change fields other than {_MUTABLE_FIELDS_TEXT}; this one changes {names}"
-    return [forbidden(ROOT.child("spec"), what)]
+# --- status and other subresources ---
 
-
-def _get_gate_name(gate: Any) -> str:
-    return str(gate.get("name")) if isinstance(gate, dict) else str(gate)
-
-
-def _get_immutable_spec(pod: Document) -> Document:
-    """The immutable fields of a pod's spec, without empty values; claims are validated with the kind."""
-    others = _MUTABLE_FIELDS | {"resourceClaims"}
-    spec = {name: value for name, value in (pod.get("spec") or {}).items() if name not in others}
-    for name in _CONTAINER_LISTS:
-        spec[name] = [
-            {field: value for field, value in each.items() if field != "image"}
-            for each in spec.get(name) or ()
-            if isinstance(each, dict)
-        ]
-    return {name: value for name, value in spec.items() if value not in (None, "", [], {})}
-
-
-_MUTABLE_FIELDS: Final = frozenset(
-    {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
-)
 _CONTAINER_LISTS: Final = ("containers", "initContainers")
-_MUTABLE_FIELDS_TEXT: Final = "`spec.containers[*].image`,`spec.initContainers[*].image`," + ",".join(
-    f"`spec.{name}`" for name in sorted(_MUTABLE_FIELDS)
+_KEPT_STATUS: Final = (
+    "qosClass",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+    "observedGeneration",
 )
+"""What a status keeps when its writer does not know the field and leaves it out."""
+
+
+def prepare_status(pod: Document, before: Document) -> Document:
+    """A pod with an updated status; fields that older clients drop are kept."""
+    status, stored = pod.get("status") or {}, before.get("status")
+    if not isinstance(status, dict) or not isinstance(stored, dict):
+        return pod
+    kept = {name: stored[name] for name in _KEPT_STATUS if name in stored and not _is_given(status, name)}
+    return {**pod, "status": {**status, **kept}} if kept else pod
+
+
+def _is_given(status: Document, name: str) -> bool:
+    """Whether a field is in a status; an empty list removes what was there."""
+    value = status.get(name)
+    return bool(value) or isinstance(value, list)
+
+
+def prepare_subresource(pod: Document, before: Document, subresource: str) -> Document:
+    """The stored pod with the containers that a request for `resize` or `ephemeralcontainers` changes."""
+    spec, stored = pod.get("spec") or {}, before.get("spec") or {}
+    if subresource == "ephemeralcontainers":
+        added = spec.get("ephemeralContainers") or []
+        return {**before, "spec": {**stored, "ephemeralContainers": added}}
+    resized = {**stored, **{name: _resize_containers(spec, stored, name) for name in _CONTAINER_LISTS}}
+    if spec.get("resources") is not None:
+        resized["resources"] = spec["resources"]
+    return {**before, "spec": _drop_empty_lists(resized, stored)}
+
+
+def _resize_containers(spec: Document, stored: Document, name: str) -> Any:
+    """The stored containers with new resources; other containers are returned for validation to refuse."""
+    new, old = spec.get(name) or [], stored.get(name) or []
+    if [_get_name(each) for each in new] != [_get_name(each) for each in old]:
+        return new
+    fields = ("resources", "resizePolicy")
+    return [
+        {
+            **{field: value for field, value in before.items() if field not in fields},
+            **{field: each[field] for field in fields if each.get(field) is not None},
+        }
+        for each, before in zip(new, old, strict=True)
+    ]
+
+
+def _get_name(container: Any) -> Any:
+    return container.get("name") if isinstance(container, dict) else None
+
+
+def _drop_empty_lists(spec: Document, stored: Document) -> Document:
+    return {name: value for name, value in spec.items() if value or name in stored}

@@ -13,13 +13,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult
 from dray.api.strategies.pod_creation import complete_new_pod
@@ -27,7 +27,6 @@ from dray.api.strategies.workloads import (
     complete_new_daemon_set,
     complete_new_job,
     update_daemon_set,
-    validate_job_selector,
 )
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import get_storage_kind
@@ -61,7 +60,8 @@ class KindStrategy:
     """What happens to an updated status before it is validated."""
     metadata_with_status: tuple[str, ...] = ()
     """The fields of the metadata that a write of the status may change, too."""
-    validate_update: Callable[[Document, Document], list[FieldError]] | None = None
+    prepare_subresource: Callable[[PendingObject, PendingObject, str], PendingObject] | None = None
+    """What a subresource other than the status writes into the stored object."""
 
 
 def has_status(kind: Kind) -> bool:
@@ -102,10 +102,11 @@ def prepare_status(pending: PendingObject, before: PendingObject) -> PendingObje
     return updated if strategy.prepare_status is None else strategy.prepare_status(updated, before)
 
 
-def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
-    """Errors for fields that an update changes although its kind fixes them on create."""
-    validate = get_strategy(pending.kind).validate_update
-    return [] if validate is None else validate(pending.document, before.document)
+def prepare_subresource(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
+    """The stored object with what a subresource other than the status may change."""
+    prepare = get_strategy(pending.kind).prepare_subresource
+    assert prepare is not None, subresource
+    return prepare(pending, before, subresource).apply_open_defaults(before)
 
 
 def _reset_taint_time(rule: PendingObject, before: PendingObject) -> PendingObject:
@@ -168,6 +169,11 @@ def _update_namespace(pending: PendingObject, before: PendingObject) -> PendingO
     return pending.replace_document({**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec})
 
 
+def _keep_spec(pending: PendingObject, before: PendingObject) -> PendingObject:
+    """Keep the spec of an object that is immutable."""
+    return pending.replace_field("spec", before.document.get("spec"))
+
+
 def _encode_string_data(pending: PendingObject) -> PendingObject:
     """Move `stringData` of a secret to `data`, encoded."""
     secret = pending.document
@@ -176,7 +182,10 @@ def _encode_string_data(pending: PendingObject) -> PendingObject:
         return pending
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
     rest = {name: value for name, value in secret.items() if name != "stringData"}
-    return pending.replace_document({**rest, "data": {**(rest.get("data") or {}), **encoded}})
+    data = rest.get("data") or {}
+    if not isinstance(data, dict):
+        return pending
+    return pending.replace_document({**rest, "data": {**data, **encoded}})
 
 
 DEFAULT_STRATEGY: Final = KindStrategy()
@@ -185,11 +194,11 @@ DEFAULT_STRATEGY: Final = KindStrategy()
 _WITHOUT_GENERATION: Final = KindStrategy(has_generation=False)
 _WORKLOAD_METADATA: Final = ("labels", "annotations")
 _WORKLOAD: Final = KindStrategy(metadata_with_status=_WORKLOAD_METADATA)
+_CREATED_ON_UPDATE: Final = KindStrategy(has_generation=False, allows_create_on_update=True)
 _SIGNED: Final = KindStrategy(has_generation=False, selectable_fields=("spec.signerName",))
 
 _STORED_WITHOUT_GENERATION: Final = (
     ("", "Endpoints"),
-    ("", "LimitRange"),
     ("", "PersistentVolume"),
     ("", "PersistentVolumeClaim"),
     ("apiregistration.k8s.io", "APIService"),
@@ -255,7 +264,12 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda pod, before: pod.replace_document(
                 pod_strategy.prepare_for_update(pod.document, before.document)
             ),
-            validate_update=pod_strategy.validate_immutable_spec,
+            prepare_status=lambda pod, before: pod.replace_document(
+                pod_strategy.prepare_status(pod.document, before.document)
+            ),
+            prepare_subresource=lambda pod, before, subresource: before.replace_document(
+                pod_strategy.prepare_subresource(pod.document, before.document, subresource)
+            ),
         ),
         ("", "Node"): KindStrategy(
             has_generation=False, allows_status_on_create=True, selectable_fields=("spec.unschedulable",)
@@ -291,8 +305,10 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
         ("", "Service"): KindStrategy(
             has_generation=False,
             returns_deleted_object=True,
+            allows_create_on_update=True,
             selectable_fields=("spec.clusterIP", "spec.type"),
         ),
+        ("", "LimitRange"): _CREATED_ON_UPDATE,
         ("", "ReplicationController"): _WORKLOAD,
         ("apps", "DaemonSet"): KindStrategy(
             metadata_with_status=_WORKLOAD_METADATA,
@@ -307,20 +323,20 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
         ("apps", "StatefulSet"): _WORKLOAD,
         ("batch", "CronJob"): _WORKLOAD,
         ("batch", "Job"): KindStrategy(
-            metadata_with_status=_WORKLOAD_METADATA,
-            complete_create=complete_new_job,
-            validate_update=validate_job_selector,
+            metadata_with_status=_WORKLOAD_METADATA, complete_create=complete_new_job
         ),
-        ("coordination.k8s.io", "Lease"): KindStrategy(has_generation=False, allows_create_on_update=True),
-        ("rbac.authorization.k8s.io", "Role"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "RoleBinding"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "ClusterRole"): _WITHOUT_GENERATION,
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _WITHOUT_GENERATION,
+        ("coordination.k8s.io", "Lease"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "Role"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "RoleBinding"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "ClusterRole"): _CREATED_ON_UPDATE,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _CREATED_ON_UPDATE,
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
         ("certificates.k8s.io", "ClusterTrustBundle"): _SIGNED,
-        ("certificates.k8s.io", "CertificateSigningRequest"): _SIGNED,
+        ("certificates.k8s.io", "CertificateSigningRequest"): replace_fields(
+            _SIGNED, prepare_for_update=_keep_spec
+        ),
         **dict.fromkeys(_STORED_WITHOUT_GENERATION, _WITHOUT_GENERATION),
     }
 )

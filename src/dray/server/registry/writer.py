@@ -20,16 +20,20 @@ from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import (
     collect_pod_warnings,
     collect_warnings,
+    has_document_rules,
+    validate_changed_document,
     validate_create,
+    validate_new_document,
     validate_status_update,
     validate_update,
 )
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
+from dray.server.admission.certificate_requests import set_requester
 from dray.server.admission.pod_priority import resolve_pod_priority
-from dray.server.http.errors import new_already_exists, new_bad_request, new_invalid, new_not_found
+from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
-from dray.server.http.requests import ApiRequest
+from dray.server.http.requests import ApiCall, ApiRequest
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -50,7 +54,7 @@ from dray.server.registry.strategies import (
     prepare_for_create,
     prepare_for_update,
     prepare_status,
-    validate_immutable_fields,
+    prepare_subresource,
 )
 
 MAX_NAME_ATTEMPTS: Final = 8
@@ -114,8 +118,7 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            # The priority class counts before defaults are filled in, as in `validate`.
-            named = resolve_pod_priority(proposed.replace_metadata(metadata), self._registry.cache)
+            named = self._admit_new(request, proposed.replace_metadata(metadata))
             return self._ensure_decodable(
                 version, proposed.kind, lambda: prepare_for_create(named)
             ).apply_defaults(self._format_now())
@@ -168,13 +171,16 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = resolve_pod_priority(pending.replace_metadata(metadata), self._registry.cache)
+        pending = self._admit_new(request, pending.replace_metadata(metadata))
         pending = self._ensure_decodable(
             version, kind, lambda: complete_create(prepare_for_create(pending))
         ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
         errors = validate_create(pending.view)
+        ruled = request.call.kind or kind
+        if has_document_rules(ruled):
+            errors += validate_new_document(ruled, pending.document)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
         warnings += map(str, collect_warnings(pending.view))
@@ -185,23 +191,27 @@ class ObjectWriter:
         )
         return pending.replace_managed_fields(fields)
 
+    def _admit_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with what follows from other objects and from its creator."""
+        return set_requester(resolve_pod_priority(pending, self._registry.cache), request.user)
+
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
         body, call = decode_object(request, kind, version), request.call
-        if not body.pending.metadata.get("name"):
-            raise new_bad_request(
-                f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
-            )
-        object_metadata.check_name(body.pending.metadata, call.name)
+        object_metadata.check_name(body.pending.metadata, call.name, required=True)
         namespace = object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
         warnings: list[str] = []
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings[:] = body.warnings
             if old is None:
-                if not get_strategy(kind).allows_create_on_update or body.pending.metadata.get("uid"):
+                if not get_strategy(kind).allows_create_on_update:
                     raise new_not_found(kind, call.name)
-                return self.propose_create(request, version, body.pending, (namespace, call.name), warnings)
+                object_metadata.check_absent_uid(kind, call.name, body.pending.metadata)
+                pending = body.pending.replace_metadata(
+                    object_metadata.drop_resource_version(body.pending.metadata)
+                )
+                return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
@@ -233,7 +243,7 @@ class ObjectWriter:
                 kind, pending.metadata, before.metadata, changed=changed
             )
             pending = pending.replace_metadata(metadata)
-        errors = _validate_update(pending, before, subresource)
+        errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
         if changed and kind.open and not subresource and kind.name != "Pod":
@@ -281,7 +291,7 @@ def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
 
     They are no change of the client, so they change no generation and no immutable field.
     """
-    return stored if subresource else stored.apply_open_defaults()
+    return stored if subresource in ("status", "finalize") else stored.apply_open_defaults()
 
 
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
@@ -292,16 +302,21 @@ def _apply_writable_fields(pending: PendingObject, before: PendingObject, subres
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []
         return before.replace_field("spec", spec)
+    if subresource:
+        return prepare_subresource(pending, before, subresource)
     if has_status(pending.kind):
         pending = pending.copy_status_from(before)
     return prepare_for_update(pending, before)
 
 
-def _validate_update(pending: PendingObject, before: PendingObject, subresource: str) -> list[FieldError]:
-    if subresource == "status":
-        return list(validate_status_update(pending.view, before.view))
-    errors = list(validate_update(pending.view, before.view))
-    return errors if subresource else [*errors, *validate_immutable_fields(pending, before)]
+def _validate_update(pending: PendingObject, before: PendingObject, call: ApiCall) -> list[FieldError]:
+    # Rules may depend on the group that the client uses: those of events do.
+    kind, subresource = call.kind or pending.kind, call.subresource
+    validate = validate_status_update if subresource == "status" else validate_update
+    errors = validate(pending.view, before.view)
+    if has_document_rules(kind):
+        errors += validate_changed_document(kind, pending.document, before.document, subresource)
+    return errors
 
 
 def _is_deletion_complete(pending: PendingObject) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,12 @@ from dray.api.strategies.open_defaults import (
 from dray.api.strategies.open_defaults.pods import choose_pull_policy
 from dray.wire.kubernetes.message_tables import (
     INLINE,
-    LIST,
     MessageType,
     find_message,
     find_root_message,
     has_message,
 )
+from dray.wire.protobuf import LIST
 from tests.contract.recorded_defaults import SETS, read_cases
 
 KINDS = sorted(OPEN_DEFAULTS)
@@ -93,15 +94,15 @@ def test_a_complete_document_is_returned_as_it_is(name: str) -> None:
 
 
 def test_two_documents_share_no_default() -> None:
-    first, second = ({"spec": {"containers": [{}]}} for _ in range(2))
-    one, two = apply_open_defaults(POD, first), apply_open_defaults(POD, second)
+    given: dict[str, Any] = {"spec": {"containers": [{}]}}
+    one, two = apply_open_defaults(POD, given), apply_open_defaults(POD, given)
     assert one == two
     assert one["spec"]["securityContext"] is not two["spec"]["securityContext"]
     assert one["spec"]["containers"][0]["resources"] is not two["spec"]["containers"][0]["resources"]
 
 
 def test_parts_that_the_stored_object_shares_are_skipped() -> None:
-    stored = {"spec": {"containers": []}, "status": {}}
+    stored: dict[str, Any] = {"spec": {"containers": []}, "status": {}}
     new = {**stored, "status": {"podIP": "10.0.0.1"}}
     assert apply_open_defaults(POD, new, stored) == {
         "spec": {"containers": []},
