@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +35,7 @@ from dray.server import app as server_app
 from dray.server.app import ApiServer, ApiServerOptions
 from dray.server.http.requests import AUTHENTICATED, MASTERS
 from dray.server.objects.identifiers import generate_uids
+from dray.server.registry import watch_server
 from dray.store import Put
 from dray.telemetry.logs import build_silent_logger
 from tests.simulated.clock import SimulatedClock
@@ -85,6 +86,8 @@ class SimulatedCluster:
         self._gates = GateSet.from_defaults()
         self._log = build_silent_logger()
         self._has_initial_objects = False
+        self.bookmark_seconds = watch_server.BOOKMARK_SECONDS
+        """How often servers send bookmarks; they are a large part of what happens in an idle cluster."""
 
     # --- processes ---
 
@@ -114,7 +117,8 @@ class SimulatedCluster:
 
     def run(self, seconds: float) -> None:
         """Let virtual time pass."""
-        with _skip_bootstrap() if self._has_initial_objects else nullcontext():
+        bookmarks = mock.patch.object(watch_server, "BOOKMARK_SECONDS", self.bookmark_seconds)
+        with bookmarks, _skip_bootstrap() if self._has_initial_objects else nullcontext():
             self.loop.run(self.loop.time() + seconds)
 
     def close(self) -> None:
@@ -124,6 +128,18 @@ class SimulatedCluster:
         self.network.hosts.clear()
         self.store.drop()
         self.loop.close()
+        self.delete_directory()
+
+    def use_own_directory(self) -> None:
+        """Continue in a copy of the directory, after a fork."""
+        fresh = Path(tempfile.mkdtemp(prefix="dray-simulated-", dir=_find_memory()))
+        shutil.copytree(self.directory, fresh, dirs_exist_ok=True)
+        self.directory = fresh
+        for machine in self.machines.values():
+            machine.move_disk(fresh)
+
+    def delete_directory(self) -> None:
+        """Delete the files of machines and servers."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- clients ---
@@ -198,16 +214,16 @@ class SimulatedCluster:
 
         return self.add(name, work)
 
-    def add_node(self, name: str, labels: Mapping[str, str] | None = None) -> SimulatedService:
-        """Add a machine and the agent on it."""
+    def add_node(self, name: str, drivers: Sequence[str] = DRIVERS) -> SimulatedService:
+        """Add a machine with drivers, and the agent on it."""
         timing = TimeSource(SimulatedClock(self.loop), asyncio.sleep, self.random.random)
-        machine = self.machines[name] = SimulatedMachine(name, self.directory, timing, DRIVERS)
+        machine = self.machines[name] = SimulatedMachine(name, self.directory, timing, drivers)
 
         async def work(service: SimulatedService) -> None:
             client = self.build_client(
                 f"agent-{name}", f"system:node:{name}", NODES_GROUP, clock=service.clock
             )
-            description = NodeDescription(name, runtime="fake", labels=labels or {}, capacity=NODE_CAPACITY)
+            description = NodeDescription(name, runtime="fake", capacity=NODE_CAPACITY)
             options = NodeAgentOptions(
                 description,
                 machine.prepare_root(),
@@ -222,10 +238,10 @@ class SimulatedCluster:
 
     # --- the beginning ---
 
-    def load_initial_objects(self) -> None:
-        """Put the objects into the store that every cluster has; servers then create none."""
+    def load_initial_objects(self, more: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Put the objects into the store that every cluster has, and `more`; servers then create none."""
         self._has_initial_objects = True
-        self.store.commit([], [Put(key, value) for key, value in _build_initial_contents()])
+        self.store.commit([], [Put(key, value) for key, value in (*_build_initial_contents(), *more)])
 
 
 def _skip_bootstrap() -> AbstractContextManager[Any]:

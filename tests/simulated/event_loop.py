@@ -25,8 +25,17 @@ from typing import Any, Final
 
 START_SECONDS: Final = 1000.0
 """The virtual time at which a simulation begins."""
+MIN_DELAY_SECONDS: Final = 1e-6
+MAX_STEPS_AT_ONCE: Final = 50_000
+"""Steps without any virtual time passing after which something must be wrong."""
+_FEW_TASKS: Final = 256
+"""Tasks of a process that are kept before those that are done are dropped."""
 _MAX_COLLECTIONS: Final = 10
 """How often garbage is collected at the end: a dropped coroutine may hold others until it is cleared."""
+
+
+class TimeStandsStillError(Exception):
+    """The processes keep each other busy and virtual time does not pass."""
 
 
 class SimulatedProcess:
@@ -41,7 +50,15 @@ class SimulatedProcess:
         self.context = contextvars.copy_context()
         self.context.run(CURRENT_PROCESS.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
+        self._max_tasks = _FEW_TASKS
         self.on_crash: list[Callable[[], None]] = []
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task until it is done."""
+        if len(self.tasks) >= self._max_tasks:
+            self.tasks = [each for each in self.tasks if not each.done()]
+            self._max_tasks = max(_FEW_TASKS, 2 * len(self.tasks))
+        self.tasks.append(task)
 
     def __repr__(self) -> str:
         return f"{self.name}#{self.number}"
@@ -104,7 +121,7 @@ class SimulatedLoop:
         self._active: list[SimulatedProcess] = []
         self._processes: list[SimulatedProcess] = []
         self._stopped = False
-        self.steps = 0
+        self.steps = self._steps_before = 0
         self.job_delay: Callable[[], float] = lambda: 0.0
         """How long work for a thread takes."""
         self.failures: list[dict[str, Any]] = []
@@ -145,6 +162,10 @@ class SimulatedLoop:
             if process.ready:
                 self._active.append(process)
 
+    def reseed(self, seed: int) -> None:
+        """Draw the order of all further steps from another seed."""
+        self._random.seed(seed)
+
     # --- what asyncio needs ---
 
     def time(self) -> float:
@@ -173,7 +194,7 @@ class SimulatedLoop:
         context = contextvars.copy_context() if context is None else context.copy()
         task = NumberedTask(coro, loop=self, name="", context=context)  # type: ignore[arg-type]
         task._number = self._numbers
-        context.get(CURRENT_PROCESS, self.outside).tasks.append(task)
+        context.get(CURRENT_PROCESS, self.outside).keep(task)
         return task
 
     def call_soon(
@@ -190,7 +211,9 @@ class SimulatedLoop:
     def call_later(
         self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> SimulatedHandle:
-        return self.call_at(self._time + delay, callback, *args, context=context)
+        # A clock always moves on, however short a sleep is.
+        when = self._time + max(delay, MIN_DELAY_SECONDS) if delay > 0 else self._time
+        return self.call_at(when, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
@@ -273,6 +296,8 @@ class SimulatedLoop:
         if handle.done:
             return
         self.steps += 1
+        if self.steps - self._steps_before > MAX_STEPS_AT_ONCE:
+            raise TimeStandsStillError(f"{process} does not come to an end: {handle.callback!r}")
         try:
             handle.context.run(handle.callback, *handle.args)
         except (SystemExit, KeyboardInterrupt):
@@ -293,6 +318,7 @@ class SimulatedLoop:
             heappop(timers)
             if when > self._time:
                 self._time = when
+                self._steps_before = self.steps
             self._enqueue(handle)
             return True
         return False

@@ -55,6 +55,8 @@ class CalmDriverConditions:
 class MachineObserver(Protocol):
     """Learns what happens on a machine, at the moment at which it happens."""
 
+    def observe_boot(self, machine: SimulatedMachine) -> None: ...
+
     def observe_prepare(self, machine: SimulatedMachine, driver: str, claim_uid: str) -> None: ...
 
     def observe_unprepare(self, machine: SimulatedMachine, driver: str, claim_uid: str) -> None: ...
@@ -107,6 +109,8 @@ class SimulatedDriver:
 class SilentObserver:
     """An observer that does nothing."""
 
+    def observe_boot(self, machine: SimulatedMachine) -> None: ...
+
     def observe_prepare(self, machine: SimulatedMachine, driver: str, claim_uid: str) -> None: ...
 
     def observe_unprepare(self, machine: SimulatedMachine, driver: str, claim_uid: str) -> None: ...
@@ -150,8 +154,13 @@ class SimulatedMachine:
     def boot(self) -> None:
         """Start the machine: nothing runs and nothing is prepared."""
         self._boots += 1
+        self.observer.observe_boot(self)
         self.runtime = ObservedRuntime(self, self._timing)
         self.drivers = {name: SimulatedDriver(self, name) for name in self._names}
+
+    def move_disk(self, directory: Path) -> None:
+        """Continue with the disk in another directory."""
+        self._disk = directory / self.name
 
     @property
     def boot_id(self) -> str:

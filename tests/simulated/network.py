@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from dray.client.errors import ServerUnreachableError
 from dray.client.transport import (
@@ -29,6 +29,11 @@ from dray.cluster.local.transport import merge_headers, to_server_request, to_tr
 from dray.server.http.application import ApiApplication
 from dray.server.http.requests import RequestUser
 from tests.simulated.event_loop import SimulatedLoop, SimulatedProcess
+
+RETRANSMISSION_SECONDS: Final = 1.0
+"""How often a message to a process that is cut off is sent again."""
+MAX_RETRANSMISSION_SECONDS: Final = 15.0
+"""Seconds after which a connection to a process that is cut off breaks."""
 
 
 class NetworkConditions(Protocol):
@@ -193,7 +198,8 @@ class _Connection:
         network, host = self.network, self.host
         network.messages += 1
         if network.is_cut(self.client, host):
-            self.loop.call_later(self.timeout, self.fail, "no answer in time")
+            wait = min(self.timeout, MAX_RETRANSMISSION_SECONDS)
+            self.loop.call_later(wait, self.fail, "no answer in time")
         elif host.process is None or host.app is None:
             self.fail("connection refused", sent=False)
         elif network.conditions.loses_request(self.request):
@@ -253,6 +259,8 @@ class _Stream(_Connection):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._chunks: deque[bytes | None] = deque()
+        self._held: deque[bytes | None] = deque()
+        self._hold_until = 0.0
         self._reader: asyncio.Future[Any] | None = None
         self._broken = ""
         self._arrives_at = 0.0
@@ -337,13 +345,28 @@ class _Stream(_Connection):
     def _arrive(self, chunk: bytes | None) -> None:
         if self._broken:
             return
-        if self.network.is_cut(self.client, self.host):
-            # TCP repeats what does not arrive; when it takes too long, the reader gives up.
-            self._broken = "the connection broke"
-            self.loop.call_later(self.timeout, self._wake, context=self.loop.outside.context)
+        if self._held or self.network.is_cut(self.client, self.host):
+            if not self._held:
+                self._hold_until = self.loop.time() + MAX_RETRANSMISSION_SECONDS
+                self._retry_later()
+            self._held.append(chunk)
             return
         self._chunks.append(chunk)
         self._wake()
+
+    def _retry_later(self) -> None:
+        self.loop.call_later(RETRANSMISSION_SECONDS, self._retransmit, context=self.loop.outside.context)
+
+    def _retransmit(self) -> None:
+        """Deliver what was held back by a partition; after too long the connection breaks."""
+        if not self.network.is_cut(self.client, self.host):
+            self._chunks.extend(self._held)
+            self._held.clear()
+            self._wake()
+        elif self.loop.time() >= self._hold_until:
+            self._break_off("the connection broke")
+        else:
+            self._retry_later()
 
     def _break_off(self, why: str) -> None:
         self._broken = self._broken or why

@@ -238,12 +238,10 @@ class Campaign:
         side = ClusterSide(str(self._plane.kubeconfig))
         try:
             while time.monotonic() < end and self._scenarios:
-                scenario = self._scenarios.pop()
-                wrong = await self._compare_scenario(side, recording, scenario)
                 self.result.scenarios += 1
-                self.result.findings += wrong
+                self.result.findings += await self._compare_scenario(side, recording, self._scenarios.pop())
         except (ClientError, UnusableClusterError) as failed:
-            self.result.findings.append(f"scenario {scenario.name}: {failed}")
+            self.result.findings.append(f"scenario {self.result.scenarios}: {failed}")
         finally:
             with suppress(ClientError):
                 await side.close()
@@ -253,12 +251,14 @@ class Campaign:
     ) -> list[str]:
         """The differences that no rule explains, after some attempts."""
         expected = await recording.run_scenario(scenario)
+        wrong: list[str] = []
         for _ in range(ATTEMPTS):
             result = compare(scenario, expected, await side.run_scenario(scenario))
-            if not result.wrong:
-                return []
-            self.result.repeated.append(f"{scenario.name}: {result.wrong[0]}"[:300])
-        return [f"{scenario.name}: {each}" for each in result.wrong]
+            wrong = [f"{scenario.name}: {each}" for each in result.wrong]
+            if not wrong:
+                break
+            self.result.repeated.append(wrong[0][:300])
+        return wrong
 
     async def _follow_claims(self) -> None:
         """Give every event of claims to the check of holders; start from a list when some are lost."""
