@@ -63,7 +63,7 @@ class RecordingProxy:
         self._loop = asyncio.get_running_loop()
         keys = self._upstream.keys
         inward = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(keys.ca_file))
-        inward.load_cert_chain(*_find_serving_files(keys))
+        inward.load_cert_chain(keys.serving_file)
         inward.verify_mode = ssl.CERT_OPTIONAL
         application = web.Application(client_max_size=_LARGEST)
         application.router.add_route("*", "/{rest:.*}", self._forward)
@@ -137,11 +137,6 @@ class RecordingProxy:
         accept = {"accept": "application/json", "accept-encoding": "identity"}
         async with self._session.get(f"{self._upstream.url}{path}", headers=accept) as answer:
             return await answer.json() if answer.status == 200 else None
-
-
-def _find_serving_files(keys: CertificateAuthority) -> tuple[Path, Path]:
-    folder = keys.ca_file.parent
-    return folder / "serving.crt", folder / "serving.key"
 
 
 def find_object_path(path: str) -> str | None:
