@@ -105,6 +105,11 @@ class SimulatedCluster:
         service.process = process = self.loop.start_process(service.name, service.starts)
         service.task = process.context.run(self.loop.create_task, service.build(service))
 
+    def start_if_down(self, service: SimulatedService) -> None:
+        """Start a service whose process has ended."""
+        if not service.is_alive:
+            self.start(service)
+
     def crash(self, service: SimulatedService) -> None:
         """End the process of a service at once."""
         if service.process is not None:

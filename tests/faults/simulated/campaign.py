@@ -1,9 +1,9 @@
 """A campaign: many schedules by their seeds, in processes that fork from a started cluster.
 
-Theory of operation: a worker forks a process for each block of seeds, which starts the cluster of the block once
-and forks again for each schedule. So every schedule begins in the same state at no cost, nothing has to be
-cleaned up, and a schedule that hangs is killed. A replay starts the same cluster in one process and gives the
-same digest.
+Theory of operation: a worker forks a process for each block of seeds, which starts the cluster of the block
+once and forks again for each schedule. So every schedule begins in the same state at no cost, nothing has to
+be cleaned up, and a schedule that hangs is killed. A replay starts the same cluster in one process and gives
+the same digest.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from tests.faults.simulated.run import Outcome, ScheduleRun, build_setup_contents
@@ -129,7 +130,7 @@ def _start_worker(blocks: Sequence[tuple[int, list[int]]], plant: Callable[[], N
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
         for block, seeds in blocks:
-            os.waitpid(_fork(lambda: _run_block(block, seeds, sink, plant)), 0)
+            os.waitpid(_fork(partial(_run_block, block, seeds, sink, plant)), 0)
 
     pid = _fork(work)
     os.close(sink)
@@ -141,7 +142,7 @@ def _run_block(block: int, seeds: Sequence[int], sink: int, plant: Callable[[], 
     plant()
     run = ScheduleRun(ClusterShape.from_seed(block), block)
     for seed in seeds:
-        pid = _fork(lambda: _run_one(run, seed, sink))
+        pid = _fork(partial(_run_one, run, seed, sink))
         if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
             write_outcome(sink, Outcome(seed, ["the schedule hung or failed"], [], 0, 0, 0.0, ""))
     run.cluster.delete_directory()

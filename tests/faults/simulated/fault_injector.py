@@ -53,8 +53,7 @@ class FaultInjector:
             self._cluster.loop.resume(process)
         for service in self._cluster.services.values():
             service.clock.offset = 0.0
-            if not service.is_alive:
-                self._cluster.start(service)
+            self._cluster.start_if_down(service)
 
     def _list_services(self, beginning: str = "") -> Sequence[SimulatedService]:
         return [service for name, service in self._cluster.services.items() if name.startswith(beginning)]
@@ -67,11 +66,9 @@ class FaultInjector:
         service = self._choose(step.number, beginning)
         if service.is_alive:
             self._cluster.crash(service)
-            self._cluster.loop.call_later(max(step.seconds, _MIN_DOWN_SECONDS), self._restart, service)
-
-    def _restart(self, service: SimulatedService) -> None:
-        if not service.is_alive:
-            self._cluster.start(service)
+            self._cluster.loop.call_later(
+                max(step.seconds, _MIN_DOWN_SECONDS), self._cluster.start_if_down, service
+            )
 
     def _pause(self, step: ScheduledStep) -> None:
         process = self._choose(step.number).process
@@ -95,7 +92,9 @@ class FaultInjector:
         if service.is_alive:
             self._cluster.crash(service)
             self._cluster.machines[service.name.removeprefix("agent-")].boot()
-            self._cluster.loop.call_later(max(step.seconds, _MIN_DOWN_SECONDS), self._restart, service)
+            self._cluster.loop.call_later(
+                max(step.seconds, _MIN_DOWN_SECONDS), self._cluster.start_if_down, service
+            )
 
     def _raise(self, rate: str, level: float, step: ScheduledStep) -> None:
         setattr(self._weather, rate, level)

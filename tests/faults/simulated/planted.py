@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dray.claims import lifecycle
+from dray.claims.actions import RemoveFinalizer
 from dray.controllers import resource_claims
 from dray.node.claims.preparations import NodePreparations
 from dray.node.pods.pod_worker import PodWorker
@@ -58,9 +59,7 @@ def _remove_finalizers() -> None:
 
     def decide_early(claim: Any, lookups: Any) -> Any:
         if claim.metadata.deletion_timestamp is not None:
-            return [
-                lifecycle.RemoveFinalizer(claim, frozenset(each.uid for each in claim.status.reserved_for))
-            ]
+            return [RemoveFinalizer(claim, frozenset(each.uid for each in claim.status.reserved_for))]
         return decide(claim, lookups)
 
     resource_claims.decide_for_claim = decide_early  # type: ignore[attr-defined]
@@ -133,9 +132,8 @@ class Discovery:
 
 def count_until_found(name: str, most: int, jobs: int = 1) -> Discovery:
     """Run schedules with a planted fault until one violates something."""
-    tried = 0
-    for outcome in run_campaign(range(most), jobs, PLANTED_FAULTS[name], stop_early=True):
-        tried += 1
+    outcomes = run_campaign(range(most), jobs, PLANTED_FAULTS[name], stop_early=True)
+    for tried, outcome in enumerate(outcomes, 1):
         if outcome.violations:
             return Discovery(tried, outcome.violations[0])
     return Discovery(0)

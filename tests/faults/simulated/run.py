@@ -1,9 +1,9 @@
 """One schedule from its beginning to its end: start, work and faults, repair, rest, clean-up, and a last pod.
 
-Theory of operation: the cluster of a block of schedules is started once; each schedule continues from there with
-random numbers of its own. After the last step all faults end and the cluster comes to rest: then every pod runs
-or has a reason why not. When all pods and claims are deleted, everything that belonged to them goes, too, and a
-new pod runs.
+Theory of operation: the cluster of a block of schedules is started once; each schedule continues from there
+with random numbers of its own. After the last step all faults end and the cluster comes to rest: then every
+pod runs or has a reason why not. When all pods and claims are deleted, everything that belonged to them goes,
+too, and a new pod runs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
+from dray.client.leases import LeaseTiming
 from dray.client.rest_client import CALL_ERRORS
 from tests.faults.simulated import objects
 from tests.faults.simulated.conditions import Weather
@@ -23,12 +24,16 @@ from tests.faults.simulated.fault_injector import FaultInjector
 from tests.faults.simulated.invariants import ClusterModel
 from tests.faults.simulated.liveness import find_leftovers, find_stuck_objects
 from tests.faults.simulated.schedule import FAULT_STEPS, NEEDS_REPAIR, ClusterShape, Schedule, ScheduledStep
+from tests.faults.simulated.watch_checks import WatchChecker
 from tests.faults.simulated.workload import Workload
 from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.event_loop import TimeStandsStillError
 from tests.simulated.store import complete
 
 START_SECONDS: Final = 6.0
+HISTORY_SECONDS: Final = 200.0
+LEASE_TIMING: Final = LeaseTiming(retry_period=5.0)
+"""Renewals every two seconds would be most of what happens."""
 REST_SECONDS: Final = 8.0
 """A cluster is at rest when nothing but heartbeats was written for so long."""
 BACKOFF_SECONDS: Final = 32.0
@@ -61,16 +66,18 @@ class ScheduleRun:
     def __init__(self, shape: ClusterShape, block: int) -> None:
         self.cluster = cluster = SimulatedCluster(block)
         self.model = ClusterModel()
+        self.watches = WatchChecker(self.model.fail)
         self.weather = Weather(cluster.random)
         if block % BOOKMARKS_EVERY:
             cluster.bookmark_seconds = RARE_BOOKMARK_SECONDS
         self._nodes = [f"node-{number}" for number in range(shape.nodes)]
         cluster.load_initial_objects(build_setup_contents(shape.nodes))
+        election = {"leader_elect": shape.leader_election, "lease_timing": LEASE_TIMING}
         for number in range(shape.servers):
             cluster.add_server(f"server-{number}")
         for number in range(shape.schedulers):
-            cluster.add_scheduler(f"scheduler-{number}", leader_elect=shape.leader_election)
-        cluster.add_controllers("controllers", leader_elect=shape.leader_election)
+            cluster.add_scheduler(f"scheduler-{number}", **election)
+        cluster.add_controllers("controllers", **election)
         for name in self._nodes:
             cluster.add_node(name, objects.DRIVERS)
         self._digest = hashlib.blake2b(digest_size=8)
@@ -81,7 +88,8 @@ class ScheduleRun:
     def _observe(self) -> None:
         cluster = self.cluster
         cluster.network.conditions = cluster.store.conditions = self.weather
-        cluster.store.listeners.append(self._on_commit)
+        cluster.network.on_chunk = self.watches.observe_chunk
+        cluster.store.listeners += (self.watches.observe_commit, self._on_commit)
         for machine in cluster.machines.values():
             machine.observer, machine.conditions = self.model, self.weather
 
@@ -99,6 +107,10 @@ class ScheduleRun:
         cluster.random.setstate(random.getstate())
         cluster.loop.reseed(random.getrandbits(64))
         begun = cluster.loop.time()
+        # Long schedules outlive the history that servers keep.
+        self.watches.may_skip = schedule.seconds > HISTORY_SECONDS or any(
+            step.name == "compact store" for step in schedule.steps
+        )
         self.workload = Workload(cluster)
         self.injector = FaultInjector(cluster, self.weather)
         for step in schedule.steps:
