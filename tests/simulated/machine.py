@@ -1,9 +1,8 @@
 """A simulated machine: what survives the agent on it, and what survives a reboot.
 
-Theory of operation: containers and prepared claims live as long as the machine runs, whatever happens to the
-agent; its checkpoint lives on the disk. An agent that starts after a crash gets a copy of the directory as
-the crashed one left it, because the lock of the old directory is released only when the interpreter collects
-it.
+Theory of operation: containers and prepared claims last as long as the machine runs, whatever happens to the
+agent; its checkpoint is on the disk. An agent that starts after a crash gets a copy of the directory as the
+crashed one left it, because the lock of the old directory is released only when the interpreter collects it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.faults.simulated.conditions import Weather
+from tests.faults.simulated.conditions import FaultRates
 from tests.faults.simulated.schedule import ScheduledStep
 from tests.simulated.cluster import SimulatedCluster, SimulatedService
 from tests.simulated.event_loop import SimulatedProcess
@@ -18,9 +18,9 @@ _MIN_DOWN_SECONDS: Final = 0.05
 class FaultInjector:
     """Carries out the faults of a schedule, and ends them."""
 
-    def __init__(self, cluster: SimulatedCluster, weather: Weather) -> None:
+    def __init__(self, cluster: SimulatedCluster, rates: FaultRates) -> None:
         self._cluster = cluster
-        self._weather = weather
+        self._rates = rates
         self._paused: list[SimulatedProcess] = []
         self._actions: dict[str, Callable[[ScheduledStep], None]] = {
             "crash server": lambda step: self._crash("server", step),
@@ -42,12 +42,12 @@ class FaultInjector:
 
     def begin(self, step: ScheduledStep) -> None:
         """Begin a fault."""
-        self._weather.happened[step.name] += 1
+        self._rates.happened[step.name] += 1
         self._actions[step.name](step)
 
     def end_all(self) -> None:
         """End every fault: everything runs, and everyone reaches everyone."""
-        self._weather.calm()
+        self._rates.calm()
         self._cluster.network.cut_off.clear()
         for process in self._paused:
             self._cluster.loop.resume(process)
@@ -97,8 +97,8 @@ class FaultInjector:
             )
 
     def _raise(self, rate: str, level: float, step: ScheduledStep) -> None:
-        setattr(self._weather, rate, level)
-        self._cluster.loop.call_later(step.seconds, setattr, self._weather, rate, 0.0)
+        setattr(self._rates, rate, level)
+        self._cluster.loop.call_later(step.seconds, setattr, self._rates, rate, 0.0)
 
     def _trouble_store(self, step: ScheduledStep) -> None:
         level = 0.02 + step.number % 15 / 100

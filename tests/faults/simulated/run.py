@@ -19,7 +19,7 @@ from typing import Any, Final
 from dray.client.leases import LeaseTiming
 from dray.client.rest_client import CALL_ERRORS
 from tests.faults.simulated import objects
-from tests.faults.simulated.conditions import Weather
+from tests.faults.simulated.conditions import FaultRates
 from tests.faults.simulated.fault_injector import FaultInjector
 from tests.faults.simulated.invariants import ClusterModel
 from tests.faults.simulated.liveness import find_leftovers, find_stuck_objects
@@ -67,7 +67,7 @@ class ScheduleRun:
         self.cluster = cluster = SimulatedCluster(block)
         self.model = ClusterModel()
         self.watches = WatchChecker(self.model.fail)
-        self.weather = Weather(cluster.random)
+        self.rates = FaultRates(cluster.random)
         if block % BOOKMARKS_EVERY:
             cluster.bookmark_seconds = RARE_BOOKMARK_SECONDS
         self._nodes = [f"node-{number}" for number in range(shape.nodes)]
@@ -87,11 +87,11 @@ class ScheduleRun:
 
     def _observe(self) -> None:
         cluster = self.cluster
-        cluster.network.conditions = cluster.store.conditions = self.weather
+        cluster.network.conditions = cluster.store.conditions = self.rates
         cluster.network.on_chunk = self.watches.observe_chunk
         cluster.store.listeners += (self.watches.observe_commit, self._on_commit)
         for machine in cluster.machines.values():
-            machine.observer, machine.conditions = self.model, self.weather
+            machine.observer, machine.conditions = self.model, self.rates
 
     def _on_commit(self, batch: Any) -> None:
         self._digest.update(b"%d %d" % (self.cluster.loop.steps, batch.revision))
@@ -112,7 +112,7 @@ class ScheduleRun:
             step.name == "compact store" for step in schedule.steps
         )
         self.workload = Workload(cluster)
-        self.injector = FaultInjector(cluster, self.weather)
+        self.injector = FaultInjector(cluster, self.rates)
         for step in schedule.steps:
             cluster.loop.call_at(begun + step.time, self._begin, step)
         phases = [lambda: cluster.run(schedule.seconds), lambda: self._repair(schedule), self._clean_up]
@@ -132,7 +132,7 @@ class ScheduleRun:
             self.model.commits,
             cluster.loop.time() - begun,
             self._digest.hexdigest(),
-            self.weather.happened,
+            self.rates.happened,
         )
 
     def _begin(self, step: ScheduledStep) -> None:
