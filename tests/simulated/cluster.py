@@ -135,14 +135,6 @@ class SimulatedCluster:
         self.loop.close()
         self.delete_directory()
 
-    def use_own_directory(self) -> None:
-        """Continue in a copy of the directory, after a fork."""
-        fresh = Path(tempfile.mkdtemp(prefix="dray-simulated-", dir=_find_memory()))
-        shutil.copytree(self.directory, fresh, dirs_exist_ok=True)
-        self.directory = fresh
-        for machine in self.machines.values():
-            machine.move_disk(fresh)
-
     def delete_directory(self) -> None:
         """Delete the files of machines and servers."""
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -157,10 +157,6 @@ class SimulatedMachine:
         self.runtime = ObservedRuntime(self, self._timing)
         self.drivers = {name: SimulatedDriver(self, name) for name in self._names}
 
-    def move_disk(self, directory: Path) -> None:
-        """Continue with the disk in another directory."""
-        self._disk = directory / self.name
-
     @property
     def boot_id(self) -> str:
         """The identity of the current boot."""

@@ -9,10 +9,15 @@ too, and a new pod runs.
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import tempfile
 from collections import Counter, deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -61,10 +66,10 @@ class Outcome:
 
 
 class ScheduleRun:
-    """A started cluster, ready for a schedule."""
+    """A started cluster, ready for a schedule. Its files are in the current directory."""
 
     def __init__(self, shape: ClusterShape, block: int) -> None:
-        self.cluster = cluster = SimulatedCluster(block)
+        self.cluster = cluster = SimulatedCluster(block, Path())
         self.model = ClusterModel()
         self.watches = WatchChecker(self.model.fail)
         self.rates = FaultRates(cluster.random)
@@ -234,10 +239,24 @@ def build_setup_contents(nodes: int) -> tuple[tuple[bytes, bytes], ...]:
 
 def run_schedule(schedule: Schedule, *, keep_all: bool = False) -> Outcome:
     """Run a schedule on a new cluster; `keep_all` keeps the whole trace."""
-    run = ScheduleRun(schedule.shape, schedule.block)
-    if keep_all:
-        run.model.trace = deque(run.model.trace)
-    try:
+    with open_directory():
+        run = ScheduleRun(schedule.shape, schedule.block)
+        if keep_all:
+            run.model.trace = deque(run.model.trace)
         return run.run(schedule)
+
+
+@contextmanager
+def open_directory(contents: Path | None = None) -> Iterator[None]:
+    """Work in a new directory in memory, with a copy of the contents of another."""
+    memory = Path("/dev/shm")
+    directory = tempfile.mkdtemp(prefix="dray-simulated-", dir=memory if memory.is_dir() else None)
+    before = Path.cwd()
+    if contents is not None:
+        shutil.copytree(contents, directory, dirs_exist_ok=True)
+    os.chdir(directory)
+    try:
+        yield
     finally:
-        run.cluster.close()
+        os.chdir(before)
+        shutil.rmtree(directory, ignore_errors=True)
