@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.e2e.kubectl import Kubectl
 from tests.kubernetes.binaries import require_program
-from tests.kubernetes.control_plane import ControlPlane, Program
+from tests.kubernetes.control_plane import ControlPlane, Program, ServerPlane
 from tests.kubernetes.kubelet_node import KubeletNode, open_kubelet_node
 from tests.kubernetes.recorded_workload import (
     DRIVER,
@@ -37,7 +37,7 @@ WAITS = 90.0
 """Seconds for each stage; a stage that takes longer is given up, what was recorded counts."""
 
 
-def start_driver(plane: ControlPlane, node: KubeletNode, *flags: str) -> Program:
+def start_driver(plane: ServerPlane, node: KubeletNode, *flags: str) -> Program:
     """Kubernetes' test driver, unmodified, below the directories of a kubelet."""
     (node.kubelet_dir / "plugins" / DRIVER).mkdir(parents=True, exist_ok=True)
     arguments = [
@@ -85,7 +85,7 @@ def _ask(port: int, certificate: tuple[Path, Path], token: str) -> None:
         urllib.request.urlopen(request, context=context, timeout=10).close()
 
 
-def write_certificate(plane: ControlPlane) -> tuple[Path, Path]:
+def write_certificate(plane: ServerPlane) -> tuple[Path, Path]:
     made = plane.keys.issue_client_certificate("stranger", (), days=1)
     files = (plane.folder / "stranger.crt", plane.folder / "stranger.key")
     for file, content in zip(files, (made.cert_pem, made.key_pem), strict=True):
@@ -102,7 +102,7 @@ def get_phases(kubectl: Kubectl) -> dict[str, str]:
     return {item["metadata"]["name"]: item["status"].get("phase", "") for item in items}
 
 
-def publish_again(plane: ControlPlane, node: KubeletNode, kubectl: Kubectl) -> None:
+def publish_again(plane: ServerPlane, node: KubeletNode, kubectl: Kubectl) -> None:
     """Start the driver with another number of devices: it updates its slice."""
     again = start_driver(plane, node, "--num-devices=5")
     wait_for("the slice is updated", lambda: "device-04" in str(kubectl.get("resourceslices")))

@@ -75,8 +75,8 @@ def build_workloads() -> list[Document]:
     failing = _build_workload("batch/v1", "Job", "failing", ["false"], backoffLimit=0)
     cron = {"schedule": "* * * * *", "jobTemplate": {"spec": job["spec"]}}
     selector = {"matchLabels": {"of": "deployment"}}
-    metrics = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
-    metrics["resource"]["target"]["averageUtilization"] = 50
+    wanted = {"type": "Utilization", "averageUtilization": 50}
+    metrics = {"type": "Resource", "resource": {"name": "cpu", "target": wanted}}
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "deployment"}
     return [
         _build_workload("apps/v1", "Deployment", "deployment", _SLEEP, replicas=1),
@@ -115,7 +115,7 @@ def _build_volumes() -> list[Document]:
     volume = {
         "capacity": amount,
         "accessModes": ["ReadWriteOnce"],
-        "hostPath": {"path": "/tmp/none"},
+        "hostPath": {"path": "/none"},
         "storageClassName": "manual",
     }
     asked = {
@@ -140,8 +140,10 @@ def build_preemption(node: str) -> list[Document]:
     """A pod that uses most of the node, and one that is more important."""
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
     made = [important | {"metadata": {"name": "important"}}]
-    for name, more in (("usual", {}), ("important", {"priorityClassName": "important"})):
-        spec = _build_pod_spec(_SLEEP, nodeSelector={"kubernetes.io/hostname": node}, **more)
+    for name, priority in (("usual", ""), ("important", "important")):
+        spec = _build_pod_spec(_SLEEP, nodeSelector={"kubernetes.io/hostname": node})
+        if priority:
+            spec["priorityClassName"] = priority
         spec["containers"][0]["resources"] = {"requests": {"cpu": "1200m"}}
         made.append(_build("v1", "Pod", name, spec))
     return made

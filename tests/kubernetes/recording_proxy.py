@@ -63,7 +63,7 @@ class RecordingProxy:
         self._loop = asyncio.get_running_loop()
         keys = self._upstream.keys
         inward = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(keys.ca_file))
-        inward.load_cert_chain(keys.cert_file, keys.key_file)
+        inward.load_cert_chain(keys.serving_file)
         inward.verify_mode = ssl.CERT_OPTIONAL
         application = web.Application(client_max_size=_LARGEST)
         application.router.add_route("*", "/{rest:.*}", self._forward)

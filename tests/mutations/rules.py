@@ -248,7 +248,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "repeated-keys",
-        "a key twice in an applied configuration is named by its field; Kubernetes names the line",
+        "of a key that an applied configuration has twice the last one counts, without a warning",
         lambda difference: (
             _differs_in_warnings(difference) and difference.case.id.endswith("patch/apply a key twice")
         ),

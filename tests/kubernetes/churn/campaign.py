@@ -43,6 +43,10 @@ CHECKED = (
     "cronjobs",
     "replicasets",
 )
+RACES = ("waiting: a node that can take no pods",)
+"""Scenarios that create a pod and cordon its node at once: what comes of it depends on who is faster."""
+ATTEMPTS = 3
+"""How often a scenario with another outcome than the recorded one runs: under load some wait too briefly."""
 _CLAIMS = build_path("resourceclaims")
 
 
@@ -77,6 +81,8 @@ class ChurnResult:
     pods_started: int = 0
     allocations: int = 0
     scenarios: int = 0
+    repeated: list[str] = field(default_factory=list)
+    """Scenarios that had to run again, with the first difference each time."""
     findings: list[str] = field(default_factory=list)
     """Whatever must not be: stuck objects, devices with two holders, scenarios with another outcome."""
 
@@ -99,7 +105,7 @@ class Campaign:
     def compare_with(self, recording: Recording) -> None:
         """Run scenarios, too, and compare them with these answers."""
         self._recording = recording
-        self._scenarios = [each for each in self._scenarios if recording.has(each)]
+        self._scenarios = [each for each in self._scenarios if recording.has(each) and each.name not in RACES]
 
     async def run(self) -> ChurnResult:
         begun = time.monotonic()
@@ -232,16 +238,27 @@ class Campaign:
         side = ClusterSide(str(self._plane.kubeconfig))
         try:
             while time.monotonic() < end and self._scenarios:
-                scenario = self._scenarios.pop()
-                pictures = await side.run_scenario(scenario)
-                result = compare(scenario, await recording.run_scenario(scenario), pictures)
                 self.result.scenarios += 1
-                self.result.findings += [f"{scenario.name}: {each}" for each in result.wrong]
+                self.result.findings += await self._compare_scenario(side, recording, self._scenarios.pop())
         except (ClientError, UnusableClusterError) as failed:
-            self.result.findings.append(f"scenario {scenario.name}: {failed}")
+            self.result.findings.append(f"scenario {self.result.scenarios}: {failed}")
         finally:
             with suppress(ClientError):
                 await side.close()
+
+    async def _compare_scenario(
+        self, side: ClusterSide, recording: Recording, scenario: Scenario
+    ) -> list[str]:
+        """The differences that no rule explains, after some attempts."""
+        expected = await recording.run_scenario(scenario)
+        wrong: list[str] = []
+        for _ in range(ATTEMPTS):
+            result = compare(scenario, expected, await side.run_scenario(scenario))
+            wrong = [f"{scenario.name}: {each}" for each in result.wrong]
+            if not wrong:
+                break
+            self.result.repeated.append(wrong[0][:300])
+        return wrong
 
     async def _follow_claims(self) -> None:
         """Give every event of claims to the check of holders; start from a list when some are lost."""

@@ -94,8 +94,8 @@ def build_namespace_objects(name: str) -> list[tuple[str, Document]]:
 
 def _build_template(namespace: str, count: int) -> Document:
     metadata = {"name": f"gpus-{count}", "namespace": namespace}
-    spec = {"metadata": {"labels": {"gpus": str(count)}}, "spec": {"devices": {"requests": [request()]}}}
-    spec["spec"]["devices"]["requests"] = [request(count=count)]
+    asked = {"devices": {"requests": [request(count=count)]}}
+    spec = {"metadata": {"labels": {"gpus": str(count)}}, "spec": asked}
     return _build("resource.k8s.io/v1", "ResourceClaimTemplate", metadata, {"spec": spec})
 
 

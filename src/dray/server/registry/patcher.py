@@ -23,7 +23,7 @@ from dray.server.http.request_body import (
     UndecodableBodyError,
     convert_document,
     decode_body,
-    describe_duplicate_fields,
+    find_duplicates,
     parse_json_or_yaml,
     read_field_validation,
 )
@@ -43,6 +43,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+_MERGE_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH)
 ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
@@ -63,13 +64,11 @@ class ObjectPatcher:
             _check_apply(request)
         else:
             _check_force(request)
-
-        duplicates = describe_duplicate_fields(request, mode)
+        duplicates = find_duplicates(request.body, mode) if content_type in _MERGE_TYPES else ()
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
             if content_type == APPLY_PATCH:
-                warnings.extend(duplicates)
                 return self._apply(request, (kind, version), patch, old, warnings)
             if old is None:
                 raise new_not_found(kind, call.name)
@@ -77,12 +76,11 @@ class ObjectPatcher:
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
-            _check_same_kind(kind, call.name, patched, document)
             try:
-                body = convert_document(kind, version, patched, mode, prechecked=prechecked)
+                body = convert_document(kind, version, patched, mode, duplicates, prechecked)
             except UndecodableBodyError as error:
                 raise _to_invalid_patch(kind, call.name, error) from None
-            warnings[:] = (*body.warnings, *duplicates)
+            warnings[:] = body.warnings
             object_metadata.check_name(body.pending.metadata, call.name, required=True)
             object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
             object_metadata.check_resource_version(kind, old, body.pending.metadata)
@@ -213,14 +211,6 @@ def _select_writable_fields(
 def _to_api_error(error: PatchError) -> ApiStatusError:
     reason = {413: "RequestEntityTooLarge", 422: "Invalid"}.get(error.code, "BadRequest")
     return ApiStatusError(error.code, reason, error.message)
-
-
-def _check_same_kind(kind: Kind, name: str, patched: Any, document: Mapping[str, Any]) -> None:
-    """Refuse a patch that makes an object something else."""
-    for field in ("apiVersion", "kind"):
-        if patched.get(field) not in (None, "", document[field]):
-            problem = f"{field} of an object cannot be changed from `{document[field]}`"
-            raise new_invalid(kind, name, [FieldError(FieldErrorType.INVALID, "patch", "<omitted>", problem)])
 
 
 def _to_invalid_patch(kind: Kind, name: str, error: UndecodableBodyError) -> ApiStatusError:

@@ -58,10 +58,10 @@ class KindStrategy:
     prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     prepare_status: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     """What happens to an updated status before it is validated."""
-    prepare_subresource: Callable[[PendingObject, PendingObject, str], PendingObject] | None = None
-    """What a subresource other than the status writes into the stored object."""
     metadata_with_status: tuple[str, ...] = ()
     """The fields of the metadata that a write of the status may change, too."""
+    prepare_subresource: Callable[[PendingObject, PendingObject, str], PendingObject] | None = None
+    """What a subresource other than the status writes into the stored object."""
 
 
 def has_status(kind: Kind) -> bool:
@@ -327,8 +327,12 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda secret, before: _encode_string_data(secret),
         ),
         ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        # The kubelet lists services by their address.
         ("", "Service"): KindStrategy(
-            has_generation=False, returns_deleted_object=True, allows_create_on_update=True
+            has_generation=False,
+            returns_deleted_object=True,
+            allows_create_on_update=True,
+            selectable_fields=("spec.clusterIP", "spec.type"),
         ),
         ("", "LimitRange"): _CREATED_ON_UPDATE,
         ("", "ReplicationController"): _WORKLOAD,

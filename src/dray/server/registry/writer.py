@@ -30,11 +30,12 @@ from dray.api.validation import (
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
 from dray.server.admission.certificate_requests import set_requester
+from dray.server.admission.limit_ranges import apply_limit_ranges
 from dray.server.admission.pod_priority import resolve_pod_priority
-from dray.server.http.errors import ApiStatusError, new_already_exists, new_invalid, new_not_found
+from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
 from dray.server.http.requests import ApiCall, ApiRequest
-from dray.server.http.responses import build_warning_headers
+from dray.server.http.responses import attach_warnings
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -86,7 +87,8 @@ class ObjectWriter:
         for attempt in range(MAX_NAME_ATTEMPTS):
             name = object_metadata.choose_name(body.pending.metadata, self._random_int)
             try:
-                return await self._create(request, kind, version, body, name)
+                with attach_warnings(body.warnings):
+                    return await self._create(request, kind, version, body, name)
             except _NameTakenError:
                 if not generated or attempt + 1 == MAX_NAME_ATTEMPTS:
                     raise new_already_exists(kind, name) from None
@@ -104,7 +106,8 @@ class ObjectWriter:
             warnings[:] = body.warnings
             return self.propose_create(request, version, body.pending, (namespace, name), warnings)
 
-        return await self._write(request, kind, (namespace, name), decide, warnings)
+        result = await self._registry.write(request, kind, namespace, name, decide)
+        return _add_warnings(result, warnings)
 
     def propose_create(
         self,
@@ -119,9 +122,9 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            named = self._admit_new(request, proposed.replace_metadata(metadata))
+            named = proposed.replace_metadata(metadata)
             return self._ensure_decodable(
-                version, proposed.kind, lambda: prepare_for_create(named)
+                version, proposed.kind, lambda: self._prepare_new(request, named)
             ).apply_defaults(self._format_now())
 
         def validate(proposed: PendingObject) -> WriteDecision:
@@ -172,9 +175,9 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = self._admit_new(request, pending.replace_metadata(metadata))
+        named = pending.replace_metadata(metadata)
         pending = self._ensure_decodable(
-            version, kind, lambda: complete_create(prepare_for_create(pending))
+            version, kind, lambda: complete_create(self._prepare_new(request, named))
         ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
@@ -192,9 +195,11 @@ class ObjectWriter:
         )
         return pending.replace_managed_fields(fields)
 
-    def _admit_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
-        """A new object with what follows from other objects and from its creator."""
-        return set_requester(resolve_pod_priority(pending, self._registry.cache), request.user)
+    def _prepare_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with its defaults, and with what follows from other objects and from its creator."""
+        cache = self._registry.cache
+        admitted = set_requester(resolve_pod_priority(pending, cache), request.user)
+        return apply_limit_ranges(prepare_for_create(admitted), cache)
 
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
@@ -217,21 +222,8 @@ class ObjectWriter:
             _require_version(kind, version, call.name, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
-        return await self._write(request, kind, (namespace, call.name), decide, warnings)
-
-    async def _write(
-        self,
-        request: ApiRequest,
-        kind: Kind,
-        object_name: tuple[str, str],
-        decide: Callable[[StoredObject | None], ProposedWrite],
-        warnings: list[str],
-    ) -> WriteResult:
-        """Carry out a write; a client gets its warnings also when the write is refused."""
-        try:
-            result = await self._registry.write(request, kind, *object_name, decide)
-        except ApiStatusError as error:
-            raise error.add_headers(build_warning_headers(warnings)) from None
+        with attach_warnings(body.warnings):
+            result = await self._registry.write(request, kind, namespace, call.name, decide)
         return _add_warnings(result, warnings)
 
     def _decide_update(
