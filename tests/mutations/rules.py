@@ -63,11 +63,6 @@ def _has_hints(difference: Difference) -> bool:
     return _differs_in_warnings(difference) and plain == difference.upstream.warnings
 
 
-def _names_map_keys(difference: Difference) -> bool:
-    dotted = tuple(re.sub(r"\[([^\]\d][^\]]*)\]", r".\1", text) for text in difference.ours.warnings)
-    return _differs_in_warnings(difference) and dotted == difference.upstream.warnings
-
-
 def _lacks_warnings_of_message(difference: Difference) -> bool:
     verb = difference.case.id.split("/")[1]
     return (
@@ -214,14 +209,6 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "null-in-role",
-        "`null` in a list of a role is refused; Kubernetes reads it as an empty text",
-        lambda difference: (
-            difference.case.base.kind in ("Role", "ClusterRole")
-            and difference.ours.causes == (("FieldValueInvalid", "rules"),)
-        ),
-    ),
-    Rule(
         "extended-resource",
         "dray has no extended resources that are devices (`extendedResourceName` of a class)",
         lambda difference: (
@@ -230,11 +217,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("other-words", "a warning about the name of a pod has words of our own", _has_other_words),
     Rule("hints", "a warning about an unknown field names the one that was meant", _has_hints),
-    Rule(
-        "map-keys",
-        "a warning names an entry of a map in brackets, as errors do; Kubernetes writes a dot",
-        _names_map_keys,
-    ),
     Rule(
         "message-warnings",
         "unknown fields of bodies that are not stored (bindings, evictions, token requests) are dropped "
