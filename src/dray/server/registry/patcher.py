@@ -123,15 +123,19 @@ class ObjectPatcher:
         applied = convert_document(body.pending.kind, body.pending.kind.version, outcome.document).pending
         fields = list(outcome.managed_fields)
         if old is None:
-            if call.subresource:
-                raise new_not_found(kind, call.name)
-            object_metadata.check_absent_uid(kind, call.name, applied.metadata)
-            namespace = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace)
-            return self._writer.propose_create(
-                request, version, applied, (namespace, call.name), warnings, fields
-            )
+            name = _choose_applied_name(request, kind, applied.metadata)
+            return self._writer.propose_create(request, version, applied, name, warnings, fields)
         object_metadata.check_preconditions(kind, old, body.pending.metadata)
         return self._writer.propose_update(request, version, applied, old, warnings, fields)
+
+
+def _choose_applied_name(request: ApiRequest, kind: Kind, metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Namespace and name of an object that an apply creates; a subresource creates none."""
+    call = request.call
+    if call.subresource:
+        raise new_not_found(kind, call.name)
+    object_metadata.check_absent_uid(kind, call.name, metadata)
+    return object_metadata.resolve_namespace(kind, metadata, call.namespace), call.name
 
 
 def parse_patch(request: ApiRequest) -> Any:

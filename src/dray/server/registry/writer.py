@@ -254,9 +254,8 @@ class ObjectWriter:
         errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
-        if changed and kind.open and not subresource and kind.name != "Pod":
-            # People rarely update pods themselves; templates they do.
-            warnings += map(str, collect_pod_warnings(kind, pending.document))
+        if changed and not subresource:
+            warnings += _warn_about_template(pending)
         if _is_deletion_complete(pending):
             return DeleteObject(pending)
         if managed_fields is None:
@@ -282,6 +281,14 @@ class ObjectWriter:
             return pending
         except DecodeError as error:
             raise new_undecodable(kind, version, error) from None
+
+
+def _warn_about_template(changed: PendingObject) -> list[str]:
+    """Warnings about the pod template of an object: people rarely update pods themselves."""
+    kind = changed.kind
+    if not kind.open or kind.name == "Pod":
+        return []
+    return [str(warning) for warning in collect_pod_warnings(kind, changed.document)]
 
 
 def _require_version(kind: Kind, api_version: str, name: str, metadata: Mapping[str, Any]) -> None:
