@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.codec import decode_document
+from dray.api.codec import DecodedObject, decode_document
 from dray.api.conversion import get_struct_type, normalize_document, translate_path
 from dray.api.decode_report import UnknownField, check_document
 from dray.api.fields import (
@@ -215,7 +215,7 @@ def _validate_object(
     yield replace(facts, selector_groups=groups)
 
 
-def _create_object(decoded: DecodedDocument, kind: Kind, gates: GateSet, now: str) -> CreateStrategyResult:
+def _create_object(decoded: DecodedObject, kind: Kind, gates: GateSet, now: str) -> CreateStrategyResult:
     """What a server would make of a new object, with the errors of its struct and of its document."""
     obj = _apply_default_namespace(decoded.object, kind)
     created = apply_create_strategy(kind, obj, FeatureGateFilter(gates), now=now)
