@@ -380,3 +380,20 @@ async def test_empty_values_of_go_clients_are_dropped() -> None:
         document["spec"]["containers"][0] |= {"resources": {"claims": None}, "env": None}
         response = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
         assert response.code == 201, response.document
+
+
+async def test_a_certificate_request_names_who_created_it() -> None:
+    where = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": "", "signerName": "example.com/s", "usages": ["client auth"]}
+    asked = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": "csr"},
+        "spec": {**spec, "username": "system:node:other", "groups": ["system:nodes"], "extra": {"a": ["b"]}},
+    }
+    async with serving() as api:
+        created = await api.as_user("ann", "system:masters").create(asked, where)
+        groups = ["system:masters", "system:authenticated"]
+        assert created["spec"] == {**spec, "username": "ann", "groups": groups}
+        kept = await api.put({**asked, "metadata": created["metadata"]}, f"{where}/csr")
+        assert kept["spec"] == created["spec"]

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dray.api.kinds import parse_document_kind
 from tests.contract.documents import claim, config, device_class, node, pod, resource_slice, template
+from tests.contract.recorded_defaults import read_cases
 from tests.e2e.kubectl import Kubectl
 
 
@@ -23,6 +25,17 @@ def _everything(kubectl: Kubectl) -> list[dict[str, Any]]:
         template("t") | home,
         pod("p", kubectl.namespace, claim_name="c"),
         config("m", kubectl.namespace),
+        *_workloads(kubectl.namespace),
+    ]
+
+
+def _workloads(namespace: str) -> list[dict[str, Any]]:
+    """Objects of which the server stores far more than was written."""
+    given = [case.given for name in ("workloads", "network") for case in read_cases(name)]
+    return [
+        {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+        for document in given
+        if parse_document_kind(document)[0].namespaced
     ]
 
 

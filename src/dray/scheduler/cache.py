@@ -76,7 +76,8 @@ class SchedulerCache:
             self._classes_changed = False
         if self._inventory.usage is not self._usage:
             self._inventory = self._inventory.replace_usage(self._usage)
-        changes = {name: self._get_node_state(name) for name in touched}
+        # Among equal nodes the first wins; that must not depend on the order of a set.
+        changes = {name: self._get_node_state(name) for name in sorted(touched)}
         for name, state in changes.items():
             if state is None:
                 self._inventory.forget_node(name)

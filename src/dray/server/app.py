@@ -6,6 +6,7 @@ Each component is constructed here once and gets its collaborators as arguments;
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import Clock, SystemClock
 from dray.server.admission.change import AdmissionRule
 from dray.server.admission.claim_names import UniqueClaimNames
+from dray.server.admission.limit_ranges import LimitRangeAdmission
 from dray.server.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.server.admission.object_count_limit import ObjectCountLimit
 from dray.server.admission.resource_quota import ResourceQuotaAdmission
@@ -31,6 +33,7 @@ from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.audit.log import AuditLog
 from dray.server.auth.access_control import ServerAccessControl
 from dray.server.auth.authn.authentication import Authenticator
+from dray.server.auth.authn.client_renewal import ClientCertificateEndpoint
 from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
 from dray.server.auth.authn.token_requests import TokenRequestIssuer
@@ -76,6 +79,7 @@ from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import Store
 from dray.store.errors import StoreClosedError
 from dray.telemetry.logs import StructuredLogger
+from dray.x509_certificates import RENEWAL_PATH
 
 LEDGER_COMPARISON_SECONDS: Final = 600.0
 
@@ -100,6 +104,10 @@ class ApiServerOptions:
     clock: Clock = field(default_factory=SystemClock)
     webhook_services: ServiceAddresses = field(default_factory=dict)
     """The addresses of services that serve admission webhooks."""
+    random_bytes: Callable[[int], bytes] = os.urandom
+    """Random bytes for the uids of objects."""
+    random_int: Callable[[int], int] = random.randrange
+    """Random numbers below a limit, for generated names and the length of watches."""
 
 
 class ApiServer:
@@ -111,6 +119,7 @@ class ApiServer:
         self.cache = WatchCache(store)
         self.metrics = ApiServerMetrics()
         self._audit = AuditLog(options.audit, options.clock)
+        self.pod_logs = PodLogs(self.cache, options.keys, options.clock)
         self._webhook_client = WebhookClient(options.webhook_services)
         self._cache_verifier = CacheVerifier(self.cache, store, self._record_comparison)
         self._quotas = ResourceQuotaAdmission(
@@ -215,9 +224,8 @@ class ApiServer:
     def _build_webhook_admission(self) -> WebhookAdmission:
         options = self._options
         observer = WebhookRecorder(self.metrics, options.log, self._audit)
-        return WebhookAdmission(
-            self.cache, self._webhook_client, observer, options.clock, generate_uids().__next__
-        )
+        uids = generate_uids(options.random_bytes)
+        return WebhookAdmission(self.cache, self._webhook_client, observer, options.clock, uids.__next__)
 
     def _record_commit(self, committed: bool, seconds: float) -> None:
         self.metrics.count(names.COMMITS if committed else names.CONFLICTS)
@@ -230,6 +238,7 @@ class ApiServer:
             NamespaceLifecycle(cache),
             UniqueClaimNames(cache),
             TaintRuleWarnings(cache),
+            LimitRangeAdmission(cache),
             ObjectCountLimit(cache, self._options.limits.max_objects_per_namespace, self.count_refusal),
             *build_write_rules(cache, authorizer),
             LedgerAdmission(
@@ -244,7 +253,8 @@ class ApiServer:
 
     def _build_dispatcher(self, registry: ObjectRegistry, reviews: ReviewEndpoints) -> RequestDispatcher:
         options, cache, clock = self._options, self.cache, self._options.clock
-        writer = ObjectWriter(registry, options.gates, clock, generate_uids().__next__, random.randrange)
+        uids = generate_uids(options.random_bytes)
+        writer = ObjectWriter(registry, options.gates, clock, uids.__next__, options.random_int)
         deleter = ObjectDeleter(registry, clock)
         reader = StoredObjectReader(self._store, cache, options.limits.max_page)
         responses = ResponseWriter(cache, clock.now)
@@ -254,10 +264,10 @@ class ApiServer:
             ObjectPatcher(registry, writer, clock),
             deleter,
             PodSubresources(registry, deleter, clock),
-            WatchServer(cache, reader, responses, random.randrange),
+            WatchServer(cache, reader, responses, options.random_int),
             responses,
             reviews.answer,
-            PodLogs(cache, options.keys, clock).answer,
+            self.pod_logs.answer,
         )
 
     def _build_endpoints(
@@ -267,6 +277,7 @@ class ApiServer:
         administration = AdministrationEndpoints(
             self._store, self.cache, self._restore_quarantine, self._options.keys
         )
+        renewals = ClientCertificateEndpoint(self._options.keys, self._options.clock)
         return NonResourceEndpoints(
             {
                 "ping": lambda: None,
@@ -286,6 +297,7 @@ class ApiServer:
                 ("get", "/.well-known/openid-configuration"): _build_document_endpoint(
                     accounts.build_openid_configuration
                 ),
+                ("post", RENEWAL_PATH): renewals.answer,
                 **administration.build_endpoints(),
             },
         )

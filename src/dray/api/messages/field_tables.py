@@ -82,8 +82,10 @@ def load_table(file: str) -> MessageTable:
 
 def find_table_file(api_version: str, kind: str) -> str | None:
     """Find the file with the message of a kind, if there is one."""
+    if kind in META_KINDS:
+        return META
     group, _, version = api_version.rpartition("/")
-    file = META if kind in META_KINDS else f"{group.partition('.')[0] or 'core'}.{version}"
+    file = f"{group.partition('.')[0] or 'core'}.{version}"
     if file not in TABLE_FILES or (group and "." not in group and file in (META, "core.v1")):
         return None
     return file

@@ -42,14 +42,14 @@ class LocalTransport:
     ) -> TransportResponse:
         if timeout >= DEFAULT_TIMEOUT_SECONDS:
             # The server has a timeout of its own, and a timer per call would cost more than the call.
-            return _to_transport_response(
-                await self._app.serve_in_process(_to_server_request(request), self._user)
+            return to_transport_response(
+                await self._app.serve_in_process(to_server_request(request), self._user)
             )
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                return _to_transport_response(
-                    await self._app.serve_in_process(_to_server_request(request), self._user)
+                return to_transport_response(
+                    await self._app.serve_in_process(to_server_request(request), self._user)
                 )
         except TimeoutError:
             if not limit.expired():
@@ -62,18 +62,19 @@ class LocalTransport:
     async def stream(
         self, request: TransportRequest, *, idle_timeout: float
     ) -> AsyncIterator[TransportStream]:
-        answer = await self._app.serve_in_process(_to_server_request(request), self._user)
+        answer = await self._app.serve_in_process(to_server_request(request), self._user)
         if isinstance(answer.body, bytes):
-            yield TransportStream(answer.code, _merge_headers(answer), _iterate_once(answer.body))
+            yield TransportStream(answer.code, merge_headers(answer), _iterate_once(answer.body))
             return
         async with aclosing(answer.body) as parts:  # type: ignore[type-var]
-            yield TransportStream(answer.code, _merge_headers(answer), parts)
+            yield TransportStream(answer.code, merge_headers(answer), parts)
 
     async def close(self) -> None:
         """There is nothing to close."""
 
 
-def _to_server_request(request: TransportRequest) -> InProcessRequest:
+def to_server_request(request: TransportRequest) -> InProcessRequest:
+    """Convert a request of a client to one of the server."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     headers["accept"] = request.accept
     if request.body:
@@ -81,15 +82,17 @@ def _to_server_request(request: TransportRequest) -> InProcessRequest:
     return InProcessRequest(request.method, request.path, request.query, headers, request.body)
 
 
-def _to_transport_response(answer: ApiResponse) -> TransportResponse:
+def to_transport_response(answer: ApiResponse) -> TransportResponse:
+    """Convert a response of the server to one for a client."""
     assert isinstance(answer.body, bytes)
     stored = answer.stored
     # Structs are frozen: the stored one is as good as one decoded from the body.
     view = None if stored is None else lambda: stored.view
-    return TransportResponse(answer.code, _merge_headers(answer), answer.body, view)
+    return TransportResponse(answer.code, merge_headers(answer), answer.body, view)
 
 
-def _merge_headers(answer: ApiResponse) -> Mapping[str, str]:
+def merge_headers(answer: ApiResponse) -> Mapping[str, str]:
+    """Merge the headers of a response: names in lower case, values joined by commas."""
     headers = {"content-type": answer.content_type}
     for name, value in answer.headers:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value

@@ -23,6 +23,7 @@ from dray.server.http.request_body import (
     UndecodableBodyError,
     convert_document,
     decode_body,
+    find_duplicates,
     parse_json_or_yaml,
     read_field_validation,
 )
@@ -42,6 +43,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+_MERGE_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH)
 ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
@@ -62,6 +64,7 @@ class ObjectPatcher:
             _check_apply(request)
         else:
             _check_force(request)
+        duplicates = find_duplicates(request.body, mode) if content_type in _MERGE_TYPES else ()
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
@@ -74,7 +77,7 @@ class ObjectPatcher:
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
             try:
-                body = convert_document(kind, version, patched, mode, prechecked=prechecked)
+                body = convert_document(kind, version, patched, mode, duplicates, prechecked)
             except UndecodableBodyError as error:
                 raise _to_invalid_patch(kind, call.name, error) from None
             warnings[:] = body.warnings

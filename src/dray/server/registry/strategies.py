@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -57,6 +58,8 @@ class KindStrategy:
     prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     prepare_status: Callable[[PendingObject, PendingObject], PendingObject] | None = None
     """What happens to an updated status before it is validated."""
+    metadata_with_status: tuple[str, ...] = ()
+    """The fields of the metadata that a write of the status may change, too."""
     prepare_subresource: Callable[[PendingObject, PendingObject, str], PendingObject] | None = None
     """What a subresource other than the status writes into the stored object."""
 
@@ -89,10 +92,14 @@ def prepare_for_update(pending: PendingObject, before: PendingObject) -> Pending
 
 
 def prepare_status(pending: PendingObject, before: PendingObject) -> PendingObject:
-    """An object with an updated status, as its kind stores it."""
-    pending = pending.apply_open_defaults(before)
-    prepare = get_strategy(pending.kind).prepare_status
-    return pending if prepare is None else prepare(pending, before)
+    """The stored object with the status of the pending one, as its kind stores it."""
+    strategy = get_strategy(pending.kind)
+    updated = before.copy_status_from(pending)
+    if strategy.metadata_with_status:
+        written = {name: pending.metadata.get(name) for name in strategy.metadata_with_status}
+        updated = updated.replace_metadata({**updated.metadata, **written})
+    updated = updated.apply_open_defaults(before)
+    return updated if strategy.prepare_status is None else strategy.prepare_status(updated, before)
 
 
 def prepare_subresource(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
@@ -162,6 +169,11 @@ def _update_namespace(pending: PendingObject, before: PendingObject) -> PendingO
     return pending.replace_document({**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec})
 
 
+def _keep_spec(pending: PendingObject, before: PendingObject) -> PendingObject:
+    """Keep the spec of an object that is immutable."""
+    return pending.replace_field("spec", before.document.get("spec"))
+
+
 def _encode_string_data(pending: PendingObject) -> PendingObject:
     """Move `stringData` of a secret to `data`, encoded."""
     secret = pending.document
@@ -180,6 +192,8 @@ DEFAULT_STRATEGY: Final = KindStrategy()
 """The strategy of kinds that the server only stores."""
 
 _WITHOUT_GENERATION: Final = KindStrategy(has_generation=False)
+_WORKLOAD_METADATA: Final = ("labels", "annotations")
+_WORKLOAD: Final = KindStrategy(metadata_with_status=_WORKLOAD_METADATA)
 _CREATED_ON_UPDATE: Final = KindStrategy(has_generation=False, allows_create_on_update=True)
 _SIGNED: Final = KindStrategy(has_generation=False, selectable_fields=("spec.signerName",))
 
@@ -287,17 +301,30 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
             prepare_for_update=lambda secret, before: _encode_string_data(secret),
         ),
         ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        # The kubelet lists services by their address.
         ("", "Service"): KindStrategy(
-            has_generation=False, returns_deleted_object=True, allows_create_on_update=True
+            has_generation=False,
+            returns_deleted_object=True,
+            allows_create_on_update=True,
+            selectable_fields=("spec.clusterIP", "spec.type"),
         ),
+        ("", "LimitRange"): _CREATED_ON_UPDATE,
+        ("", "ReplicationController"): _WORKLOAD,
         ("apps", "DaemonSet"): KindStrategy(
+            metadata_with_status=_WORKLOAD_METADATA,
             complete_create=complete_new_daemon_set,
             prepare_for_update=lambda daemon_set, before: daemon_set.replace_document(
                 update_daemon_set(daemon_set.document, before.document)
             ),
         ),
-        ("batch", "Job"): KindStrategy(complete_create=complete_new_job),
-        ("", "LimitRange"): _CREATED_ON_UPDATE,
+        # kube-controller-manager writes the revision of a deployment, an annotation, with its status.
+        ("apps", "Deployment"): KindStrategy(metadata_with_status=("annotations",)),
+        ("apps", "ReplicaSet"): _WORKLOAD,
+        ("apps", "StatefulSet"): _WORKLOAD,
+        ("batch", "CronJob"): _WORKLOAD,
+        ("batch", "Job"): KindStrategy(
+            metadata_with_status=_WORKLOAD_METADATA, complete_create=complete_new_job
+        ),
         ("coordination.k8s.io", "Lease"): _CREATED_ON_UPDATE,
         ("rbac.authorization.k8s.io", "Role"): _CREATED_ON_UPDATE,
         ("rbac.authorization.k8s.io", "RoleBinding"): _CREATED_ON_UPDATE,
@@ -307,7 +334,9 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
         ("certificates.k8s.io", "ClusterTrustBundle"): _SIGNED,
-        ("certificates.k8s.io", "CertificateSigningRequest"): _SIGNED,
+        ("certificates.k8s.io", "CertificateSigningRequest"): replace_fields(
+            _SIGNED, prepare_for_update=_keep_spec
+        ),
         **dict.fromkeys(_STORED_WITHOUT_GENERATION, _WITHOUT_GENERATION),
     }
 )

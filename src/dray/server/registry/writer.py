@@ -29,10 +29,13 @@ from dray.api.validation import (
 )
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
+from dray.server.admission.certificate_requests import set_requester
+from dray.server.admission.limit_ranges import apply_limit_ranges
 from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
 from dray.server.http.requests import ApiCall, ApiRequest
+from dray.server.http.responses import attach_warnings
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -83,7 +86,8 @@ class ObjectWriter:
         for attempt in range(MAX_NAME_ATTEMPTS):
             name = object_metadata.choose_name(body.pending.metadata, self._random_int)
             try:
-                return await self._create(request, kind, version, body, name)
+                with attach_warnings(body.warnings):
+                    return await self._create(request, kind, version, body, name)
             except _NameTakenError:
                 if not generated or attempt + 1 == MAX_NAME_ATTEMPTS:
                     raise new_already_exists(kind, name) from None
@@ -117,10 +121,9 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            # The priority class counts before defaults are filled in, as in `validate`.
-            named = resolve_pod_priority(proposed.replace_metadata(metadata), self._registry.cache)
+            named = proposed.replace_metadata(metadata)
             return self._ensure_decodable(
-                version, proposed.kind, lambda: prepare_for_create(named)
+                version, proposed.kind, lambda: self._prepare_new(request, named)
             ).apply_defaults(self._format_now())
 
         def validate(proposed: PendingObject) -> WriteDecision:
@@ -171,9 +174,9 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = resolve_pod_priority(pending.replace_metadata(metadata), self._registry.cache)
+        named = pending.replace_metadata(metadata)
         pending = self._ensure_decodable(
-            version, kind, lambda: complete_create(prepare_for_create(pending))
+            version, kind, lambda: complete_create(self._prepare_new(request, named))
         ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
@@ -190,6 +193,12 @@ class ObjectWriter:
             kind, None, pending.document, manager=request.field_manager, now=now
         )
         return pending.replace_managed_fields(fields)
+
+    def _prepare_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with its defaults, and with what follows from other objects and from its creator."""
+        cache = self._registry.cache
+        admitted = set_requester(resolve_pod_priority(pending, cache), request.user)
+        return apply_limit_ranges(prepare_for_create(admitted), cache)
 
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
@@ -211,7 +220,8 @@ class ObjectWriter:
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
-        result = await self._registry.write(request, kind, namespace, call.name, decide)
+        with attach_warnings(body.warnings):
+            result = await self._registry.write(request, kind, namespace, call.name, decide)
         return _add_warnings(result, warnings)
 
     def _decide_update(
@@ -293,7 +303,7 @@ def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
     """The stored object with those parts of the pending one that the request may write."""
     if subresource == "status":
-        return prepare_status(before.copy_status_from(pending), before)
+        return prepare_status(pending, before)
     if subresource == "finalize":
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []

@@ -97,6 +97,7 @@ def render_metrics() -> str:
 
 def collect_metric_tables() -> Mapping[str, Mapping[str, MetricDefinition]]:
     """Collect the metrics by service."""
+    from dray.client import certificate_renewal
     from dray.controllers import metrics as controllers
     from dray.driver import metrics as driver
     from dray.driver.classic import async_controller
@@ -114,6 +115,7 @@ def collect_metric_tables() -> Mapping[str, Mapping[str, MetricDefinition]]:
         "Node agents": node.MEASURES,
         "`dray doctor node`": inspection.METRIC_DEFINITIONS,
         "Drivers": {**driver.MEASURES, **async_controller.MEASURES},
+        "All processes with a kubeconfig": certificate_renewal.MEASURES,
     }
 
 

@@ -1,0 +1,72 @@
+"""R-22 in small: schedules by seed, a replay, and planted faults. The full size is `make simulate.faults`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.simulated.planted import PLANTED_FAULTS
+from tests.faults.simulated.schedule import FAULT_STEPS, USER_STEPS, Schedule
+
+ROOT = Path(__file__).parents[3]
+SCHEDULES = 120
+PLAIN_SEED = 3
+
+
+def run_program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run in a process of its own: it forks, and switches the collection of garbage off."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+def test_small_schedules_by_seed_violate_nothing():
+    done = run_program("-m", "tests.faults.simulated", "--seeds", f"0-{SCHEDULES - 1}", "--jobs", "2")
+    print(done.stdout)
+    assert f"R-22 {SCHEDULES} schedules" in done.stdout, done.stderr
+    assert "; 0 with a violation;" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_replay_repeats_what_a_forked_schedule_did():
+    forked = run_program(
+        "-c",
+        "from tests.faults.simulated.campaign import run_campaign\n"
+        f"for outcome in run_campaign([{PLAIN_SEED}], 1): print('digest', outcome.digest)",
+        PYTHONHASHSEED="1",
+    )
+    replayed = run_program("-m", "tests.faults.simulated", "--replay", str(PLAIN_SEED), PYTHONHASHSEED="2")
+    assert forked.stdout.strip(), forked.stderr
+    assert replayed.stdout.splitlines()[-1] == forked.stdout.strip()
+
+
+@pytest.mark.parametrize("name", [name for name, planted in PLANTED_FAULTS.items() if planted.is_frequent])
+def test_a_planted_fault_is_found(name):
+    done = run_program(
+        "-c",
+        "from tests.faults.simulated.planted import count_until_found\n"
+        f"found = count_until_found({name!r}, 32)\n"
+        "print(found)\n"
+        "raise SystemExit(0 if found.schedules else 1)",
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_step_is_drawn_and_a_seed_is_a_schedule():
+    drawn = {step.name for seed in range(400) for step in Schedule.from_seed(seed).steps}
+    assert drawn == {*USER_STEPS, *FAULT_STEPS}
+    assert Schedule.from_seed(5) == Schedule.from_seed(5)
+    assert Schedule.from_seed(5) != Schedule.from_seed(6)
+    whole = Schedule.from_seed(5)
+    assert whole.without(range(1)).steps == whole.steps[1:]
