@@ -248,12 +248,7 @@ class ObjectWriter:
         pending, dropped = pending.apply_defaults(now, before).drop_gated_fields(self._gates, before)
         warnings += map(str, dropped)
         changed = pending.differs_from(before)
-        # A status update of a closed kind shares the metadata of the stored object.
-        if changed or pending.metadata is not before.metadata:
-            metadata = object_metadata.build_update_metadata(
-                kind, pending.metadata, before.metadata, changed=changed
-            )
-            pending = pending.replace_metadata(metadata)
+        pending = _update_metadata(pending, before, changed)
         errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
@@ -309,6 +304,17 @@ def _collect_template_warnings(pending: PendingObject, subresource: str) -> Iter
     if subresource or not kind.open or kind.name == "Pod":
         return ()
     return map(str, collect_pod_warnings(kind, pending.document))
+
+
+def _update_metadata(pending: PendingObject, before: PendingObject, changed: bool) -> PendingObject:
+    """The object with what the server keeps of its metadata, and with a new generation when it changes."""
+    # A status update of a closed kind shares the metadata of the stored object.
+    if not changed and pending.metadata is before.metadata:
+        return pending
+    metadata = object_metadata.build_update_metadata(
+        pending.kind, pending.metadata, before.metadata, changed=changed
+    )
+    return pending.replace_metadata(metadata)
 
 
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
