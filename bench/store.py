@@ -21,7 +21,8 @@ from pathlib import Path
 from dray.store import Committed, EventBatch, KeyUnchanged, Put, Store, StoreEvent
 from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
-from dray.store.watch_broadcaster import WatchBroadcaster, WatchBuffer
+from dray.store.watch_broadcaster import WatchBroadcaster
+from dray.store.watch_buffer import WatchBuffer
 
 WRITERS = (1, 16, 64)
 VALUE = b"x" * 800

@@ -15,7 +15,8 @@ from dray.client.rest_client import ClientOptions
 from dray.client.transport import Transport
 from dray.client.transports.http import HttpTransport
 from dray.cluster.local.transport import LocalTransport
-from dray.cluster.services.api_server import ADMIN_USER, RunningServer, ServerProcessOptions, open_server
+from dray.cluster.services.api_server import RunningServer, ServerProcessOptions, open_server
+from dray.cluster.services.certificate_renewal import ADMIN_USER
 from dray.server.http.requests import AUTHENTICATED, MASTERS
 from tests.support.in_process_transport import InProcessTransport
 

@@ -176,3 +176,23 @@ def test_reviews_are_reads_and_leave_no_line(tmp_path, group, plural):
         assert response.code == 201, response.document
 
     assert run(tmp_path / "audit.log", work) == []
+
+
+UNSERVED = (
+    ("GET", "/apis/nosuch.example.com/v1/things", 404),
+    ("GET", "/api/v1/namespaces/default/pods/p/nosuch", 404),
+    ("GET", "/api/v1/namespaces/default/../kube-system/secrets", 404),
+    ("PUT", "/api/v1/namespaces/default/configmaps", 405),
+    ("GET", "/nosuch", 404),
+)
+
+
+def test_who_has_no_right_is_denied_and_recorded_before_being_told_what_there_is(tmp_path):
+    async def work(api: Api) -> None:
+        for method, where, code in UNSERVED:
+            assert (await api.as_user("mallory").ask(method, where)).code == 403
+            assert (await api.ask(method, where)).code == code
+
+    lines = run(tmp_path / "audit.log", work)
+    denied = [pick(line, "user", "path", "code") for line in lines if line["code"] == 403]
+    assert denied == [("mallory", where, 403) for _, where, _ in UNSERVED]

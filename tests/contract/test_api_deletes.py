@@ -202,6 +202,8 @@ async def test_a_namespace_is_deleted_with_its_contents() -> None:
         refused = await api.ask("POST", path("configmaps", namespace="n"), config("late", "n"))
         assert (refused.code, refused.reason) == (403, "Forbidden")
         assert "being terminated" in refused.message
+        (cause,) = refused.document["details"]["causes"]
+        assert (cause["reason"], cause["field"]) == ("NamespaceTerminating", "metadata.namespace")
         assert (await api.ask("GET", path("namespaces", "n"))).code == 200
         await api.patch(path("resourceclaims", "c", namespace="n"), {"metadata": {"finalizers": None}})
         await api.gone(path("namespaces", "n"))

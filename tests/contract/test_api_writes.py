@@ -351,6 +351,7 @@ async def test_a_new_pod_has_defaults_and_a_status() -> None:
             await api.patch(where, {"spec": spec}, STRATEGIC)
         plain = pod("p")
         plain["spec"]["containers"][0]["image"] = "pause:5"
+        plain["spec"] |= {"activeDeadlineSeconds": 30, "tolerations": [{"key": "x", "operator": "Exists"}]}
         replaced = await api.put(plain | {"status": {}}, where)
         assert replaced["spec"]["restartPolicy"] == "Always"
         assert replaced["status"]["phase"] == "Pending"
@@ -379,3 +380,20 @@ async def test_empty_values_of_go_clients_are_dropped() -> None:
         document["spec"]["containers"][0] |= {"resources": {"claims": None}, "env": None}
         response = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
         assert response.code == 201, response.document
+
+
+async def test_a_certificate_request_names_who_created_it() -> None:
+    where = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": "", "signerName": "example.com/s", "usages": ["client auth"]}
+    asked = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": "csr"},
+        "spec": {**spec, "username": "system:node:other", "groups": ["system:nodes"], "extra": {"a": ["b"]}},
+    }
+    async with serving() as api:
+        created = await api.as_user("ann", "system:masters").create(asked, where)
+        groups = ["system:masters", "system:authenticated"]
+        assert created["spec"] == {**spec, "username": "ann", "groups": groups}
+        kept = await api.put({**asked, "metadata": created["metadata"]}, f"{where}/csr")
+        assert kept["spec"] == created["spec"]

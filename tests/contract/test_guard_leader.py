@@ -19,7 +19,7 @@ from dray.client.errors import ForbiddenError
 from dray.client.leases import LEASE_KIND
 from dray.client.patches import MergePatch
 from dray.client.transport import TransportRequest
-from dray.cluster.services.api_server import ADMIN_USER
+from dray.cluster.services.certificate_renewal import ADMIN_USER
 from dray.guard.deciding_leader import DecidingLeader, NotServingError
 from dray.guard.fencing import FENCE_ANNOTATION
 from dray.guard.hand_over import DRAINED_ANNOTATION, LeadershipTerm, begin_term, mark_drained

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dray.claims.ledger.rows import build_preparation_key
 from dray.cluster.services.api_server import STORE_FILE, RunningServer, ServerProcessOptions, open_server
+from dray.cluster.services.certificate_renewal import read_kubeconfig_certificate
 from dray.server.auth.authn.certificates import CertificateAuthority
 from dray.store import Put, open_store
 
@@ -40,9 +41,17 @@ async def test_a_ledger_that_agrees_counts_none(tmp_path: Path) -> None:
 
 async def test_the_server_tells_when_its_certificates_expire(tmp_path: Path) -> None:
     async with open_server(ServerProcessOptions(tmp_path, "memory:", port=0)) as server:
-        times = CertificateAuthority.open_for_clients(tmp_path / "keys").read_expiry_times()
-        assert read(server, "dray_certificate_expiry_timestamp_seconds") == {
-            f'{{certificate="{name}"}}': when.timestamp() for name, when in times.items()
+        authority = CertificateAuthority.open_for_clients(tmp_path / "keys")
+        shown = {
+            "ca": authority.ca_certificate,
+            "serving": authority.read_serving_certificate(),
+            "admin": read_kubeconfig_certificate(server.kubeconfig),
         }
-        assert set(times) == {"ca", "serving"}
-        assert all(when.timestamp() > time.time() + 30 * DAY for when in times.values())
+        times = {
+            name: each.not_valid_after_utc.timestamp() for name, each in shown.items() if each is not None
+        }
+        assert read(server, "dray_certificate_expiry_timestamp_seconds") == {
+            f'{{certificate="{name}"}}': when for name, when in times.items()
+        }
+        assert set(times) == set(shown)
+        assert all(when > time.time() + 30 * DAY for when in times.values())

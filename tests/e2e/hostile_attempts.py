@@ -27,11 +27,6 @@ class Attempt:
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def is_recorded(self) -> bool:
-        """A read of a path that the server does not have leaves no line."""
-        return self.code != 404 or self.method != "GET"
-
 
 def own(path: str) -> str:
     return f"/api/v1/namespaces/{OWN}/{path}"
@@ -168,16 +163,16 @@ OVER_THE_API = (
     Attempt("watch all pods", "GET", "/api/v1/pods?watch=true&timeoutSeconds=1"),
     Attempt("read a pod of another namespace", "GET", other("pods/victim")),
     Attempt("read the logs of another pod", "GET", other("pods/victim/log")),
-    Attempt("run a command in another pod", "POST", other("pods/victim/exec?command=env"), 404),
-    Attempt("attach to another pod", "POST", other("pods/victim/attach"), 404),
-    Attempt("connect to another pod", "GET", other("pods/victim/proxy/"), 404),
+    Attempt("run a command in another pod", "POST", other("pods/victim/exec?command=env")),
+    Attempt("attach to another pod", "POST", other("pods/victim/attach")),
+    Attempt("connect to another pod", "GET", other("pods/victim/proxy/")),
     Attempt("delete another pod", "DELETE", other("pods/victim")),
     Attempt("evict another pod", "POST", other("pods/victim/eviction"), body=EVICTION),
     Attempt("write the status of another pod", "PATCH", other("pods/victim/status"), body=RUNNING),
     Attempt("write the status of an own pod", "PATCH", own("pods/own/status"), body=RUNNING),
     Attempt("bind an own pod", "POST", own("pods/own/binding"), body=BINDING),
     Attempt("write the status of a node", "PATCH", "/api/v1/nodes/node-0/status", body={"status": {}}),
-    Attempt("reach a node through the server", "GET", "/api/v1/nodes/node-0/proxy/containerLogs/", 404),
+    Attempt("reach a node through the server", "GET", "/api/v1/nodes/node-0/proxy/containerLogs/"),
     Attempt("delete a node", "DELETE", "/api/v1/nodes/node-0"),
     Attempt("be an administrator", "GET", "/api/v1/secrets", headers=MASTERS),
     Attempt("be a node", "GET", other("secrets/key"), headers={"Impersonate-User": "system:node:node-0"}),
@@ -248,14 +243,17 @@ OVER_THE_API = (
     Attempt("read the ledger", "GET", "/dray/ledger"),
     Attempt("repair the ledger", "POST", "/dray/ledger/repair"),
     Attempt("read the metrics", "GET", "/metrics"),
-    Attempt("leave the namespace by the path", "GET", own("../team-b/secrets/key"), 404),
-    Attempt("leave the namespace by an encoded path", "GET", own("%2e%2e/team-b/secrets/key"), 404),
+    Attempt("find a path that is not there", "GET", "/debug/pprof/heap"),
+    Attempt("find a kind that is not there", "GET", "/apis/keys.example.com/v1/keys"),
+    Attempt("renew a certificate", "POST", "/dray/certificate", body={}),
+    Attempt("leave the namespace by the path", "GET", own("../team-b/secrets/key")),
+    Attempt("leave the namespace by an encoded path", "GET", own("%2e%2e/team-b/secrets/key")),
 )
 
 INSIDE_A_POD = {
     "read the key of the authority": "cat $DATA/keys/ca.key",
     "read the key of service account tokens": "cat $DATA/keys/service-account.key",
-    "read the key of the server": "cat $DATA/keys/serving.key",
+    "read the key of the server": "cat $DATA/keys/serving.pem",
     "read the credentials of the administrator": "cat $DATA/admin.kubeconfig",
     "read the store": "head -c 16 $DATA/store.db",
     "read the audit log": "head -c 16 $DATA/audit.log",

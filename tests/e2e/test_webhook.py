@@ -35,7 +35,7 @@ def test_wrong_parameters_are_refused_in_the_words_of_the_driver(
 ) -> None:
     certificates = CertificateAuthority.open(tmp_path / "issued", (f"{SERVICE}.{NAMESPACE}.svc",))
     bundle = base64.b64encode(certificates.ca_pem).decode()
-    shown = ("--certificate", str(certificates.cert_file), "--key", str(certificates.key_file))
+    shown = ("--certificate", str(certificates.serving_file), "--key", str(certificates.serving_file))
     webhook = Process(
         (*DRIVER, "webhook", "--address", "127.0.0.1:0", *shown), tmp_path / "webhook.log", "https://"
     )

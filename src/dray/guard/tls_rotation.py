@@ -28,6 +28,8 @@ from dray.x509_certificates import (
     encode_key_pem,
     generate_key,
     is_issued_by,
+    is_renewal_due,
+    parse_certificates,
     parse_key_pem,
     read_alternative_names,
 )
@@ -53,14 +55,14 @@ class TlsMaterial:
 
 def renew_material(known: TlsMaterial, names: Sequence[str], now: datetime) -> TlsMaterial:
     """Return the material as it should be now; equal to `known` when nothing is due."""
-    authorities = [each for each in _parse_certificates(known.authorities) if each.not_valid_after_utc > now]
+    authorities = [each for each in parse_certificates(known.authorities) if each.not_valid_after_utc > now]
     key = parse_key_pem(known.authority_key)
     signing = (
         SigningAuthority(authorities[0], key)
         if authorities and key is not None and authorities[0].public_key() == key.public_key()
         else None
     )
-    if signing is None or _is_due(signing.certificate, now):
+    if signing is None or is_renewal_due(signing.certificate, now):
         made = generate_key()
         certificate = build_authority(_AUTHORITY_NAME, made, now, AUTHORITY_TIME)
         authorities.insert(0, certificate)
@@ -76,7 +78,7 @@ def _is_serving_valid(
     known: TlsMaterial, authorities: Sequence[x509.Certificate], names: Sequence[str], now: datetime
 ) -> bool:
     key = parse_key_pem(known.key)
-    found = _parse_certificates(known.certificate)
+    found = parse_certificates(known.certificate)
     if key is None or not found:
         return False
     certificate = found[0]
@@ -91,13 +93,7 @@ def _is_serving_valid(
     newest = authorities[0]
     # A new authority signs when API servers have had the time to read it.
     is_superseded = issuer != newest and now - newest.not_valid_before_utc > OVERLAP
-    return not _is_due(certificate, now) and not is_superseded
-
-
-def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether less than a third of a certificate's time is left."""
-    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    return (end - now) * 3 < end - start
+    return not is_renewal_due(certificate, now) and not is_superseded
 
 
 def _issue_serving_certificate(
@@ -105,18 +101,11 @@ def _issue_serving_certificate(
 ) -> TlsMaterial:
     key = generate_key()
     subject = build_common_name(names[0][:64])
-    made = signing.sign(subject, key, (now, SERVING_TIME), build_serving_extensions(names))
+    made = signing.sign(subject, key.public_key(), (now, SERVING_TIME), build_serving_extensions(names))
     return replace(known, certificate=encode_certificate_pem(made), key=encode_key_pem(key))
-
-
-def _parse_certificates(content: bytes) -> list[x509.Certificate]:
-    try:
-        return x509.load_pem_x509_certificates(content) if content else []
-    except ValueError:
-        return []
 
 
 def read_expiry(material: TlsMaterial) -> datetime | None:
     """When the serving certificate expires; None when there is none."""
-    found = _parse_certificates(material.certificate)
+    found = parse_certificates(material.certificate)
     return found[0].not_valid_after_utc if found else None

@@ -33,7 +33,7 @@ from dray.api.fields import (
 from dray.api.kinds import Kind, find_kind
 from dray.api.strategies.create import CreateStrategyResult, apply_create_strategy
 from dray.api.strategies.gated_fields import FeatureGateFilter, find_disabling_gate
-from dray.api.validation import collect_warnings
+from dray.api.validation import collect_warnings, validate_new_document
 from dray.errors import DecodeError
 from dray.gates import GateSet
 from dray.lint.document_kind import KnownObject, WorkloadTemplate, identify
@@ -201,6 +201,9 @@ def _validate_object(
         FeatureGateFilter(gates),
         now=now,
     )
+    if decoded.document is not None:
+        document_errors = validate_new_document(context.kind, decoded.document)
+        created = replace(created, errors=(*created.errors, *document_errors))
     for dropped in created.dropped:
         yield FieldFinding(
             "field-dropped",

@@ -42,6 +42,7 @@ from dray.node.pods.restart_policy import RestartBackoff
 from dray.node.pods.static_pods import StaticPods
 from dray.node.pods.supervisor import PodSupervisor
 from dray.node.pods.worker_context import PodWorkerContext
+from dray.node.server.certificate import AgentTls
 from dray.node.server.log_endpoint import LogEndpoint
 from dray.node.status.node_readiness import NodeReadinessMonitor, find_disk_problem
 from dray.node.status.node_registration import NodeDescription, NodeRegistration, read_machine_capacity
@@ -50,6 +51,9 @@ from dray.wire.unix_sockets import secure_socket_directory
 
 DRIVER_WAIT_SECONDS: Final = 5.0
 """How long the agent waits at its start for slow drivers to register."""
+
+SERVING_FILE: Final = "serving.pem"
+"""The key and the certificate of the log endpoint, in the root."""
 
 Document = dict[str, Any]
 Listener = Callable[[str], None]
@@ -148,7 +152,7 @@ class NodeAgent:
         with _lock_root(options.root):
             logs = ContainerLogFiles(options.root / "logs")
             endpoint = LogEndpoint(self._client, self.name, logs, self._log)
-            async with self._serve_logs(endpoint) as description:
+            async with self._serve_logs(endpoint) as (description, tls):
                 registration = NodeRegistration(self._client, description, self._log)
                 recorder = EventRecorder(self._client, "dray-node", self.name)
                 drivers = self._build_drivers()
@@ -159,6 +163,8 @@ class NodeAgent:
                     for work in (registration.run(), recorder.run(), drivers.run(), health.run()):
                         tasks.create_task(work)
                     await registration.registered.wait()
+                    if tls is not None:
+                        tasks.create_task(tls.run(registration.publish_fingerprints))
                     time_source = self._client.options.time_source
                     readiness = NodeReadinessMonitor(registration, time_source, self._log)
                     tasks.create_task(readiness.run())
@@ -174,18 +180,25 @@ class NodeAgent:
                         raise
 
     @asynccontextmanager
-    async def _serve_logs(self, endpoint: LogEndpoint) -> AsyncIterator[NodeDescription]:
+    async def _serve_logs(
+        self, endpoint: LogEndpoint
+    ) -> AsyncIterator[tuple[NodeDescription, AgentTls | None]]:
         options = self._options
         try:
             if options.port is None:
-                yield options.description
+                yield options.description, None
                 return
             host = options.listen_address or options.description.address
-            certificate = options.root / "serving.pem"
-            async with endpoint.serve(host, options.port, certificate, options.client_ca) as serving:
-                port, fingerprint = serving
+            time_source = self._client.options.time_source
+            tls = await asyncio.to_thread(
+                AgentTls, self.name, options.root / SERVING_FILE, options.client_ca, time_source, self._log
+            )
+            self.metrics.add_callback(
+                agent_metrics.CERTIFICATE_EXPIRY, lambda: [((), tls.expiry.timestamp())]
+            )
+            async with endpoint.serve(host, options.port, tls.context) as port:
                 self.address = f"{host}:{port}"
-                yield replace(options.description, port=port, fingerprint=fingerprint)
+                yield replace(options.description, port=port, fingerprints=(tls.fingerprint,)), tls
         finally:
             await options.runtime.close()
 

@@ -24,6 +24,7 @@ DRIVERS = "dray_node_registered_drivers"
 REGISTRATIONS = "dray_node_registrations_total"
 WITHDRAWALS = "dray_node_withdrawals_total"
 REFUSALS = "dray_node_refused_pods_total"
+CERTIFICATE_EXPIRY = "dray_node_certificate_expiry_timestamp_seconds"
 
 _CALL_BUCKETS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50)
 
@@ -63,6 +64,11 @@ MEASURES = numbers.build_metric_table(
     ),
     MetricDefinition(
         WITHDRAWALS, MetricType.COUNTER, "Drivers whose slices were withdrawn because they stayed away"
+    ),
+    MetricDefinition(
+        CERTIFICATE_EXPIRY,
+        MetricType.GAUGE,
+        "When the serving certificate of the log endpoint expires, in seconds since 1970",
     ),
     MetricDefinition(REFUSALS, MetricType.COUNTER, "Pods that were refused, by reason", ("reason",)),
 )

@@ -22,6 +22,7 @@ from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import Clock, SystemClock
 from dray.server.admission.change import AdmissionRule
 from dray.server.admission.claim_names import UniqueClaimNames
+from dray.server.admission.limit_ranges import LimitRangeAdmission
 from dray.server.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.server.admission.object_count_limit import ObjectCountLimit
 from dray.server.admission.resource_quota import ResourceQuotaAdmission
@@ -32,6 +33,7 @@ from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.audit.log import AuditLog
 from dray.server.auth.access_control import ServerAccessControl
 from dray.server.auth.authn.authentication import Authenticator
+from dray.server.auth.authn.client_renewal import ClientCertificateEndpoint
 from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
 from dray.server.auth.authn.token_requests import TokenRequestIssuer
@@ -43,6 +45,7 @@ from dray.server.background.bootstrap import build_initial_objects, create_initi
 from dray.server.background.compaction import compact_history
 from dray.server.background.event_expiry import EventExpiry
 from dray.server.background.garbage_collector import GarbageCollector
+from dray.server.background.stored_defaults import complete_stored_objects
 from dray.server.discovery.documents import DiscoveryEndpoints
 from dray.server.http.application import ApiApplication
 from dray.server.http.endpoints import Endpoint, NonResourceEndpoints
@@ -76,6 +79,7 @@ from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import Store
 from dray.store.errors import StoreClosedError
 from dray.telemetry.logs import StructuredLogger
+from dray.x509_certificates import RENEWAL_PATH
 
 LEDGER_COMPARISON_SECONDS: Final = 600.0
 
@@ -115,6 +119,7 @@ class ApiServer:
         self.cache = WatchCache(store)
         self.metrics = ApiServerMetrics()
         self._audit = AuditLog(options.audit, options.clock)
+        self.pod_logs = PodLogs(self.cache, options.keys, options.clock)
         self._webhook_client = WebhookClient(options.webhook_services)
         self._cache_verifier = CacheVerifier(self.cache, store, self._record_comparison)
         self._quotas = ResourceQuotaAdmission(
@@ -136,6 +141,7 @@ class ApiServer:
                 running += map(tasks.create_task, background)
                 initial = build_initial_objects(self._options.ca_pem, self._options.clock.now())
                 await create_initial_objects(app.resource_endpoint, [*initial, *build_bootstrap_documents()])
+                await complete_stored_objects(app.resource_endpoint, self.cache)
                 running.append(tasks.create_task(self._quotas.run_recounts(self._store)))
                 yield app
             finally:
@@ -232,6 +238,7 @@ class ApiServer:
             NamespaceLifecycle(cache),
             UniqueClaimNames(cache),
             TaintRuleWarnings(cache),
+            LimitRangeAdmission(cache),
             ObjectCountLimit(cache, self._options.limits.max_objects_per_namespace, self.count_refusal),
             *build_write_rules(cache, authorizer),
             LedgerAdmission(
@@ -260,7 +267,7 @@ class ApiServer:
             WatchServer(cache, reader, responses, options.random_int),
             responses,
             reviews.answer,
-            PodLogs(cache, options.keys, clock).answer,
+            self.pod_logs.answer,
         )
 
     def _build_endpoints(
@@ -270,6 +277,7 @@ class ApiServer:
         administration = AdministrationEndpoints(
             self._store, self.cache, self._restore_quarantine, self._options.keys
         )
+        renewals = ClientCertificateEndpoint(self._options.keys, self._options.clock)
         return NonResourceEndpoints(
             {
                 "ping": lambda: None,
@@ -289,6 +297,7 @@ class ApiServer:
                 ("get", "/.well-known/openid-configuration"): _build_document_endpoint(
                     accounts.build_openid_configuration
                 ),
+                ("post", RENEWAL_PATH): renewals.answer,
                 **administration.build_endpoints(),
             },
         )

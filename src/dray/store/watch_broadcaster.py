@@ -8,7 +8,8 @@ buffer. A watcher whose buffer overflows is cut off, so that a dead reader never
 
 Watchers are indexed by the prefix they watch. Keys are divided by slashes and most prefixes end at one, so a
 key finds its watchers by looking up its own prefixes; other watchers cost nothing. All watchers of one prefix
-get the same batch.
+get the same batch. A watcher may also require the value of a field: it gets the changes of objects that have
+the value or had it before, and the cost of a change does not grow with watchers that require other values.
 
 Only one thread uses this module; it does not depend on where the history is stored.
 """
@@ -16,18 +17,27 @@ Only one thread uses this module; it does not depend on where the history is sto
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from dray.store.base import FIRST_REVISION, MAX_BUFFERED_BYTES, MAX_BUFFERED_EVENTS, EventBatch, StoreEvent
-from dray.store.errors import SlowWatcherError, StoreClosedError
+from dray.store.base import FIRST_REVISION, MAX_BUFFERED_EVENTS, EventBatch, StoreEntry, StoreEvent
+from dray.store.errors import StoreClosedError
+from dray.store.watch_buffer import WatchBuffer
 
 SLASH = b"/"
-MAX_COALESCED_EVENTS = 100
-"""About how many events are joined to one batch."""
 MAX_CACHED_FOLDERS = 4096
 """For how many directories of keys the watched prefixes are cached."""
+
+
+class RequiredField(NamedTuple):
+    """A field of objects, and the value that a watcher requires it to have."""
+
+    field: str
+    value: str
+
+
+FieldReader = Callable[[str, StoreEntry], str]
+"""Reads the value of a field from an entry."""
 
 
 class EventHistory(Protocol):
@@ -42,137 +52,61 @@ class EventHistory(Protocol):
         ...
 
 
-class WatchBuffer:
-    """Batches that wait for one watcher."""
+class _PrefixWatchers:
+    """The watchers of one prefix, in the order in which they began: of everything below it, and by the field
+    and value they require.
+    """
 
-    def __init__(self, max_events: int, max_bytes: int = MAX_BUFFERED_BYTES) -> None:
-        self._max_events, self._max_bytes = max_events, max_bytes
-        self._pending: deque[EventBatch] = deque()
-        self._events = self._bytes = 0
-        self._error: Exception | None = None
-        self._reader_waiter: asyncio.Future[bool] | None = None
-        self._source_waiter: asyncio.Future[bool] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._deadline = 0.0
-        self.delivered_revision = 0
+    def __init__(self) -> None:
+        self.buffers: dict[WatchBuffer, None] = {}
+        self.by_field: dict[str, dict[str, dict[WatchBuffer, None]]] = {}
 
-    def put(self, batch: EventBatch, *, bounded: bool = True) -> None:
-        """Add a batch; a bounded buffer that would overflow drops everything and fails instead."""
-        if self._error is not None:
-            return
-        self._events += len(batch.events)
-        self._bytes += _count_bytes(batch)
-        # One batch always fits: a revision cannot be delivered in parts.
-        if bounded and self._pending and (self._events > self._max_events or self._bytes > self._max_bytes):
-            self._pending.clear()
-            self.fail(self._build_slow_error())
-            return
-        if self._pending and not self._pending[-1].events:
-            self._pending.pop()  # Whatever follows a bookmark that was not read makes it obsolete.
-        self._pending.append(batch)
-        self._wake(self._reader_waiter)
-
-    async def wait_until_drained(self) -> None:
-        """Wait until everything has been read; for sources that support backpressure."""
-        while self._pending and self._error is None:
-            self._source_waiter = asyncio.get_running_loop().create_future()
-            await self._source_waiter
-
-    def fail(self, error: Exception) -> None:
-        """End the watch with `error`, after what is already in the buffer."""
-        if self._error is None:
-            self._error = error
-            self._wake(self._reader_waiter)
-            self._wake(self._source_waiter)
-
-    async def get(self, timeout: float | None) -> EventBatch | None:
-        """Return the next batch, or None when none arrived for `timeout` seconds."""
-        while not self._pending:
-            if self._error is not None:
-                raise self._error
-            self._wake(self._source_waiter)
-            # A batch may have arrived between the time-out and this line; it goes first.
-            if not await self._wait_for_wakeup(timeout) and not self._pending and self._error is None:
-                return None
-        batch = self._pending.popleft()
-        self._events -= len(batch.events)
-        self._bytes -= _count_bytes(batch)
-        self.delivered_revision = batch.revision
-        return batch
-
-    def coalesce_pending(self, batch: EventBatch) -> EventBatch:
-        """Join a batch with those that wait behind it, up to the limit of one batch."""
-        if not self._pending:
-            return batch
-        events = list(batch.events)
-        while self._pending and len(events) < MAX_COALESCED_EVENTS:
-            batch = self._pending.popleft()
-            self._events -= len(batch.events)
-            self._bytes -= _count_bytes(batch)
-            events += batch.events
-        self.delivered_revision = batch.revision
-        return EventBatch(batch.revision, tuple(events))
-
-    def _build_slow_error(self) -> SlowWatcherError:
-        if self._events > self._max_events:
-            return SlowWatcherError(self.delivered_revision, self._max_events)
-        return SlowWatcherError(self.delivered_revision, self._max_bytes, "bytes")
-
-    async def _wait_for_wakeup(self, timeout: float | None) -> bool:
-        """Sleep until something arrived; False on a time-out."""
-        loop = asyncio.get_running_loop()
-        reader: asyncio.Future[bool] = loop.create_future()
-        self._reader_waiter = reader
-        if timeout is not None:
-            self._deadline = loop.time() + timeout
-            # A timer that is set stays set: a thousand watchers would set one anew for every event.
-            if self._timer is None or self._timer.when() > self._deadline:
-                self.cancel_timer()
-                self._timer = loop.call_at(self._deadline, self._on_timer)
-        try:
-            return await reader
-        finally:
-            self._reader_waiter = None
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._reader_waiter is None:
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._deadline:
-            self._wake(self._reader_waiter, False)
+    def add(self, buffer: WatchBuffer, required: RequiredField | None) -> None:
+        if required is None:
+            self.buffers[buffer] = None
         else:
-            self._timer = loop.call_at(self._deadline, self._on_timer)
+            values = self.by_field.setdefault(required.field, {})
+            values.setdefault(required.value, {})[buffer] = None
 
-    def cancel_timer(self) -> None:
-        """Cancel the timer; nothing waits for it any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def remove(self, buffer: WatchBuffer, required: RequiredField | None) -> None:
+        if required is None:
+            self.buffers.pop(buffer, None)
+            return
+        values = self.by_field[required.field]
+        values[required.value].pop(buffer, None)
+        if not values[required.value]:
+            del values[required.value]
+        if not values:
+            del self.by_field[required.field]
 
-    def _wake(self, waiter: asyncio.Future[bool] | None, arrived: bool = True) -> None:
-        if waiter is not None and not waiter.done():
-            waiter.set_result(arrived)
+    @property
+    def is_empty(self) -> bool:
+        return not self.buffers and not self.by_field
 
-
-def _count_bytes(batch: EventBatch) -> int:
-    weight = 0
-    for event in batch.events:
-        if event.entry is not None:
-            weight += len(event.entry.value)
-        if event.previous is not None:
-            weight += len(event.previous.value)
-    return weight
+    def iterate_buffers(self) -> Iterator[WatchBuffer]:
+        """All watchers, whatever they require."""
+        yield from self.buffers
+        for values in self.by_field.values():
+            for buffers in values.values():
+                yield from buffers
 
 
 class WatchBroadcaster:
-    """Delivers every published batch to every watcher whose prefix it touches."""
+    """Delivers every published batch to every watcher whose prefix it touches.
 
-    def __init__(self, revision: int, max_events: int = MAX_BUFFERED_EVENTS) -> None:
+    `read_field` is needed for watchers that require the value of a field.
+    """
+
+    def __init__(
+        self,
+        revision: int,
+        max_events: int = MAX_BUFFERED_EVENTS,
+        read_field: FieldReader | None = None,
+    ) -> None:
         self.revision = revision
         self._max_events = max_events
-        self._watchers: dict[bytes, dict[WatchBuffer, None]] = {}
-        """The buffers under each prefix, in the order in which their watches began."""
+        self._read_field = read_field
+        self._watchers: dict[bytes, _PrefixWatchers] = {}
         self._unaligned_lengths: dict[int, int] = {}
         self._folder_prefixes: dict[bytes, tuple[bytes, ...]] = {}
         self._revision_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -189,8 +123,8 @@ class WatchBroadcaster:
     def close(self, error: Exception) -> None:
         """End all watches, now and later."""
         self._close_error = error
-        for buffers in self._watchers.values():
-            for buffer in buffers:
+        for watchers in self._watchers.values():
+            for buffer in watchers.iterate_buffers():
                 buffer.fail(error)
         for _, waiting in self._revision_waiters:
             if not waiting.done():
@@ -212,9 +146,13 @@ class WatchBroadcaster:
         bookmarks: float | None,
         *,
         coalesce: bool = False,
+        required: RequiredField | None = None,
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the history after `after`, then new changes; `coalesce` joins batches that wait behind each
         other.
+
+        With `required`, new changes of objects that neither have nor had the value are left out; those in the
+        history are not.
         """
         cursor = max(after, FIRST_REVISION)
         await history.check_readable(cursor)
@@ -227,7 +165,7 @@ class WatchBroadcaster:
         self._check_open()
         buffer = WatchBuffer(self._max_events)
         buffer.delivered_revision = cursor
-        self.subscribe(buffer, prefix)
+        self.subscribe(buffer, prefix, required)
         try:
             while True:
                 live = await buffer.get(bookmarks)
@@ -237,21 +175,21 @@ class WatchBroadcaster:
                     yield buffer.coalesce_pending(live) if coalesce else live
         finally:
             buffer.cancel_timer()
-            self.unsubscribe(buffer, prefix)
+            self.unsubscribe(buffer, prefix, required)
 
-    def subscribe(self, buffer: WatchBuffer, prefix: bytes) -> None:
+    def subscribe(self, buffer: WatchBuffer, prefix: bytes, required: RequiredField | None = None) -> None:
         """Put what is published under the prefix into the buffer from now on."""
         if prefix not in self._watchers:
             self._folder_prefixes.clear()
-            self._watchers[prefix] = {}
+            self._watchers[prefix] = _PrefixWatchers()
             if not prefix.endswith(SLASH):
                 self._unaligned_lengths[len(prefix)] = self._unaligned_lengths.get(len(prefix), 0) + 1
-        self._watchers[prefix][buffer] = None
+        self._watchers[prefix].add(buffer, required)
 
-    def unsubscribe(self, buffer: WatchBuffer, prefix: bytes) -> None:
+    def unsubscribe(self, buffer: WatchBuffer, prefix: bytes, required: RequiredField | None = None) -> None:
         """Stop filling the buffer."""
-        self._watchers[prefix].pop(buffer, None)
-        if self._watchers[prefix]:
+        self._watchers[prefix].remove(buffer, required)
+        if not self._watchers[prefix].is_empty:
             return
         del self._watchers[prefix]
         self._folder_prefixes.clear()
@@ -268,7 +206,27 @@ class WatchBroadcaster:
         for prefix, events in seen.items():
             whole = len(events) == len(batch.events)
             part = batch if whole else EventBatch(batch.revision, tuple(events))
-            for buffer in self._watchers[prefix]:
+            watchers = self._watchers[prefix]
+            for buffer in watchers.buffers:
+                buffer.put(part)
+            for field, values in watchers.by_field.items():
+                self._dispatch_by_value(part, field, values)
+
+    def _dispatch_by_value(
+        self, batch: EventBatch, field: str, watchers: Mapping[str, Collection[WatchBuffer]]
+    ) -> None:
+        """Deliver each change to the watchers of the value that the object has, and of the one it had."""
+        assert self._read_field is not None
+        found: dict[str, list[StoreEvent]] = {}
+        for event in batch.events:
+            entries = [entry for entry in (event.entry, event.previous) if entry is not None]
+            for value in dict.fromkeys([self._read_field(field, entry) for entry in entries]):
+                if value in watchers:
+                    found.setdefault(value, []).append(event)
+        for value, events in found.items():
+            whole = len(events) == len(batch.events)
+            part = batch if whole else EventBatch(batch.revision, tuple(events))
+            for buffer in watchers[value]:
                 buffer.put(part)
 
     def _find_prefixes(self, key: bytes) -> Sequence[bytes]:

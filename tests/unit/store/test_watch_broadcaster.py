@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.store import EventBatch, StoreEvent
+from dray.store import EventBatch, StoreEntry, StoreEvent
 from dray.store.errors import SlowWatcherError, StoreClosedError
-from dray.store.watch_broadcaster import WatchBroadcaster, filter_batch
+from dray.store.watch_broadcaster import RequiredField, WatchBroadcaster, filter_batch
 
 PIECES = st.lists(st.sampled_from([b"/", b"a", b"b", b"ab", b"\xff"]), max_size=5).map(b"".join)
 
@@ -53,6 +53,74 @@ def test_every_watcher_gets_exactly_what_begins_with_its_prefix(prefixes, change
             assert got == [part for batch in batches if (part := filter_batch(batch, prefix)).events]
 
     asyncio.run(run_case())
+
+
+def build_entry(key: bytes, value: bytes | None) -> StoreEntry | None:
+    return None if value is None else StoreEntry(key, value, 1, 1, 1)
+
+
+VALUES = st.sampled_from([None, b"x", b"y", b"z"])
+CHANGE = st.tuples(st.sampled_from([b"a/1", b"a/2", b"b/1"]), VALUES, VALUES)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([b"", b"a/", b"b/"]), st.sampled_from("xyw")), max_size=6),
+    st.lists(st.lists(CHANGE, min_size=1, max_size=4), max_size=6),
+)
+def test_a_watcher_of_a_value_gets_the_changes_of_what_has_or_had_it(wanted, changes):
+    batches = [
+        EventBatch(
+            2 + n,
+            tuple(
+                StoreEvent(key, 2 + n, build_entry(key, now), build_entry(key, before))
+                for key, now, before in batch
+            ),
+        )
+        for n, batch in enumerate(changes)
+    ]
+
+    async def run_case() -> None:
+        reads: list[str] = []
+
+        def read_field(field: str, entry: StoreEntry) -> str:
+            reads.append(field)
+            return entry.value.decode()
+
+        hub = WatchBroadcaster(1, read_field=read_field)
+        seen: list[list[EventBatch]] = [[] for _ in wanted]
+
+        async def follow(number: int) -> None:
+            prefix, value = wanted[number]
+            required = RequiredField("color", value)
+            async with aclosing(hub.watch(Nothing(), prefix, 1, None, required=required)) as watch:
+                async for batch in watch:
+                    seen[number].append(batch)
+
+        watching = [asyncio.create_task(follow(number)) for number in range(len(wanted))]
+        await asyncio.sleep(0)
+        hub.publish(batches)
+        # One prefix reads a field once for each state, however many watchers it has.
+        states = sum(2 for batch in changes for _ in batch)
+        assert len(reads) <= states * len({prefix for prefix, _ in wanted})
+        hub.close(StoreClosedError("done"))
+        await asyncio.gather(*watching, return_exceptions=True)
+        for (prefix, value), got in zip(wanted, seen, strict=True):
+            assert got == list(select_batches(batches, prefix, value.encode()))
+        assert not hub._watchers
+
+    asyncio.run(run_case())
+
+
+def select_batches(batches: Sequence[EventBatch], prefix: bytes, value: bytes) -> Iterator[EventBatch]:
+    for batch in batches:
+        events = tuple(
+            event
+            for event in batch.events
+            if event.key.startswith(prefix)
+            and value in [entry.value for entry in (event.entry, event.previous) if entry is not None]
+        )
+        if events:
+            yield EventBatch(batch.revision, events)
 
 
 async def test_watchers_that_left_leave_nothing_behind():

@@ -8,7 +8,7 @@ import pytest
 
 from dray.store import EventBatch, StoreEntry, StoreEvent
 from dray.store.errors import SlowWatcherError
-from dray.store.watch_broadcaster import WatchBuffer
+from dray.store.watch_buffer import WatchBuffer
 
 
 def batch(revision: int, size: int) -> EventBatch:

@@ -1,12 +1,14 @@
 """The configuration of a client: the server address, TLS trust, and a credential provider.
 
 A `ClientCredential` is what a request presents to the server: a token, a certificate, or nothing. A
-`CredentialProvider` supplies it: a static value, files that others rotate, or a program (`exec_plugin`).
+`CredentialProvider` supplies it: a static value, files that are renewed (`credential_files`), or a program
+(`exec_plugin`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Final, Protocol
 
 from dray.client.timing import TimeSource
 from dray.errors import InputError
+from dray.private_files import open_memory_file
 
 REREAD_SECONDS: Final = 60.0
 """Seconds after which files are read again; rotated credentials stay valid longer than that."""
@@ -63,36 +66,45 @@ class StaticCredentialProvider:
         return self._credential
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialFiles:
-    """The files a credential is read from; empty names are taken from `fallback`."""
-
-    token: str = ""
-    certificate: str = ""
-    key: str = ""
-    fallback: ClientCredential = NO_CREDENTIAL
-
-
-class FileCredentialProvider:
-    """A credential in files that another program rotates."""
-
-    def __init__(self, files: CredentialFiles, time_source: TimeSource | None = None) -> None:
-        self._files = files
-        self._clock = (time_source or TimeSource()).clock
-        self._credential: ClientCredential | None = None
-        self._read_at = 0.0
+class CredentialSource(Protocol):
+    """Files that have a credential."""
 
     @property
     def secret_files(self) -> tuple[str, ...]:
         """The files with secrets."""
-        return tuple(filter(None, (self._files.token, self._files.key)))
+        ...
+
+    @property
+    def keeps_key(self) -> bool:
+        """Whether certificate and key are two files, so that only the certificate can be replaced."""
+        ...
+
+    def read(self) -> ClientCredential:
+        """Read the credential; raises `ClientConfigError`."""
+        ...
+
+    def write(self, old: ClientCredential, new: ClientCredential) -> None:
+        """Replace the certificate, and its key, in one step; raises `ClientConfigError`."""
+        ...
+
+
+class FileCredentialProvider:
+    """A credential in files that this or another program renews."""
+
+    def __init__(self, source: CredentialSource, time_source: TimeSource | None = None) -> None:
+        self.source = source
+        self._clock = (time_source or TimeSource()).clock
+        self._credential: ClientCredential | None = None
+        self._read_at = 0.0
+        self._unwritten: tuple[ClientCredential, ClientCredential] | None = None
+        """What is in the files, and what takes its place, because it could not be written there."""
 
     async def get_credential(self) -> ClientCredential:
         now = self._clock.monotonic()
         if self._credential is not None and now - self._read_at < REREAD_SECONDS:
             return self._credential
         try:
-            self._credential = await asyncio.to_thread(self._read_credential)
+            self._credential = await asyncio.to_thread(self._read_credential, self._credential)
         except ClientConfigError:
             if self._credential is None:
                 raise
@@ -104,18 +116,39 @@ class FileCredentialProvider:
             self._read_at = -REREAD_SECONDS
         return await self.get_credential()
 
-    def _read_credential(self) -> ClientCredential:
-        files = self._files
-        token = (
-            read_nonempty_file(files.token, "token").decode("utf-8", "replace").strip() if files.token else ""
-        )
-        return ClientCredential(
-            token or files.fallback.token,
-            read_nonempty_file(files.certificate, "client certificate")
-            if files.certificate
-            else files.fallback.certificate,
-            read_nonempty_file(files.key, "client key") if files.key else files.fallback.key,
-        )
+    async def replace_credential(self, old: ClientCredential, new: ClientCredential) -> None:
+        """Use a new certificate from now on and write it into the files.
+
+        Raises `ClientConfigError` when it cannot be written; this process uses it nevertheless.
+        """
+        self._credential = new
+        try:
+            await asyncio.to_thread(self.source.write, old, new)
+        except ClientConfigError:
+            self._unwritten = (old, new)
+            raise
+
+    def _read_credential(self, known: ClientCredential | None) -> ClientCredential:
+        found = self.source.read()
+        if self._unwritten is not None:
+            if found == self._unwritten[0]:
+                return self._unwritten[1]
+            self._unwritten = None
+        if known is not None and found != known and not has_matching_key(found):
+            raise ClientConfigError("the files have a certificate and the key of another one")
+        return found
+
+
+def has_matching_key(credential: ClientCredential) -> bool:
+    """Whether certificate and key belong together; also when there are none."""
+    if not credential.certificate:
+        return True
+    with open_memory_file(credential.certificate.rstrip() + b"\n" + credential.key) as file:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(file, password="")
+        except (ssl.SSLError, OSError):
+            return False
+    return True
 
 
 def read_nonempty_file(name: str, what: str) -> bytes:

@@ -15,6 +15,7 @@ import binascii
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,12 +25,12 @@ from dray.client.config.client_config import (
     ClientConfig,
     ClientConfigError,
     ClientCredential,
-    CredentialFiles,
     CredentialProvider,
     FileCredentialProvider,
     StaticCredentialProvider,
     read_nonempty_file,
 )
+from dray.client.config.credential_files import CredentialFiles, InlineCredential
 from dray.client.config.exec_plugin import VERSIONS, ExecCredentialProvider, ExecPlugin
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -123,6 +124,13 @@ class Kubeconfig:
             context=where.name,
         )
 
+    def find_user(self, name: str) -> KubeconfigEntry:
+        """Return the entry of a user; raises `ClientConfigError` when there is none."""
+        found = self._entries["users"].get(name)
+        if found is None:
+            raise ClientConfigError(f"{self.files[0]}: there is no user `{name}`")
+        return found
+
     def list_contexts(self) -> tuple[str, ...]:
         """The names of all contexts."""
         return tuple(self._entries["contexts"])
@@ -207,10 +215,18 @@ def _build_credential_provider(user: KubeconfigEntry, cluster: KubeconfigEntry) 
         raise user.build_error(
             "client-certificate", "a certificate and its key belong together; one is missing"
         )
-    return (
-        FileCredentialProvider(files)
-        if files.token or files.certificate or files.key
-        else StaticCredentialProvider(fixed)
+    if files.token or files.certificate or files.key:
+        return FileCredentialProvider(files)
+    if not fixed.certificate:
+        return StaticCredentialProvider(fixed)
+    return FileCredentialProvider(InlineCredential(user.file, partial(_read_user, user.file, user.name)))
+
+
+def _read_user(file: Path, name: str) -> ClientCredential:
+    """Read the token, the certificate and the key of a user from a kubeconfig."""
+    user = Kubeconfig([file]).find_user(name)
+    return ClientCredential(
+        user.get_text("token"), user.read_pem("client-certificate"), user.read_pem("client-key")
     )
 
 

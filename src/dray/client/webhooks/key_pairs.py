@@ -21,11 +21,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from dray.x509_certificates import SKEW, is_renewal_due
+
 CERTIFICATE_LIFE: Final = timedelta(days=90)
 AUTHORITY_LIFE: Final = timedelta(days=3650)
-_RENEW_SHARE: Final = 3
-"""A certificate is renewed when this part of its life is left: a third."""
-_SKEW: Final = timedelta(minutes=5)
 _CERTIFICATE, _KEY, _AUTHORITY, _AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt", "ca.key"
 
 
@@ -118,7 +117,7 @@ def _sign(
         .issuer_name(name)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(valid[0] - _SKEW)
+        .not_valid_before(valid[0] - SKEW)
         .not_valid_after(valid[1])
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
         .add_extension(
@@ -162,7 +161,7 @@ def parse_key_pair(data: Mapping[str, bytes], names: Sequence[str], now: datetim
     served = extension.value.get_values_for_type(x509.DNSName)
     if certificate.public_key() != key.public_key() or set(served) != set(names):
         return None
-    if not _is_fresh(certificate, now):
+    if is_renewal_due(certificate, now):
         return None
     return WebhookKeyPair(data[_CERTIFICATE], data[_KEY], authority.bundle, data[_AUTHORITY_KEY])
 
@@ -179,14 +178,9 @@ def parse_authority(data: Mapping[str, bytes], now: datetime) -> WebhookAuthorit
     except (KeyError, ValueError, TypeError):
         return None
     bundle = b"".join(map(_encode_certificate, trusted))
-    if not trusted or not _is_fresh(trusted[0], now):
+    if not trusted or is_renewal_due(trusted[0], now):
         return _create_authority(now, bundle)
     return WebhookAuthority(trusted[0], key, bundle) if trusted[0].public_key() == key.public_key() else None
-
-
-def _is_fresh(certificate: x509.Certificate, now: datetime) -> bool:
-    life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - life / _RENEW_SHARE
 
 
 def _load_key(content: bytes) -> ec.EllipticCurvePrivateKey:

@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dray.api.strategies.gated_fields import FeatureGateFilter
+from dray.client.timing import TimeSource
+from dray.cluster.services.certificate_renewal import ServerCertificateRenewal
 from dray.cluster.services.process_setup import freeze_garbage_collector, install_stop_signals
 from dray.errors import InputError
 from dray.gates import GateSet
-from dray.manifests.writer import to_yaml_block
 from dray.private_files import check_private_directory
 from dray.server.admission.webhooks.service_addresses import ServiceAddresses
 from dray.server.app import ApiServer, ApiServerOptions
 from dray.server.auth.authn.certificates import CertificateAuthority
-from dray.server.auth.authn.kubeconfig import build_kubeconfig
-from dray.server.auth.authn.secret_files import write_private_file
 from dray.server.http.application import ApiApplication
 from dray.server.http.limits import ServerLimits
 from dray.server.http.listener import HttpListener, listen
-from dray.server.http.requests import MASTERS
 from dray.server.observability.metrics import CERTIFICATE_EXPIRY, CONNECTIONS
 from dray.store import Store, open_store
 from dray.telemetry.logs import StructuredLogger, build_silent_logger
@@ -40,8 +38,6 @@ STORE_FILE: Final = "store.db"
 KEYS_DIRECTORY: Final = "keys"
 AUDIT_FILE: Final = "audit.log"
 KUBECONFIG_FILE: Final = "admin.kubeconfig"
-ADMIN_USER: Final = "dray-admin"
-_DAY_SECONDS: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -66,6 +62,7 @@ class ServerProcessOptions:
     log: StructuredLogger = field(default_factory=build_silent_logger)
     webhook_services: ServiceAddresses = field(default_factory=dict)
     """Addresses of the services behind which admission webhooks respond."""
+    time_source: TimeSource = field(default_factory=TimeSource)
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ async def _run_api_server(
     host, port = sock.getsockname()[:2]
     names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
     keys = options.keys or options.directory / KEYS_DIRECTORY
-    certificates = CertificateAuthority.open(keys, names)
+    certificates = CertificateAuthority.open(keys, names, options.time_source.clock)
     url = f"https://{_format_url_host(host)}:{port}"
     server_options = ApiServerOptions(
         FeatureGateFilter(options.gates),
@@ -112,36 +109,35 @@ async def _run_api_server(
         options.anonymous,
         options.ledger,
         options.limits,
+        options.time_source.clock,
         webhook_services=options.webhook_services,
     )
     server = ApiServer(store, server_options)
     async with server.run() as app:
-        tls = certificates.build_server_context()
-        listener = HttpListener(app, sock, tls, options.limits, server.count_refusal)
+        path = options.directory / KUBECONFIG_FILE
+        renewal = ServerCertificateRenewal(certificates, (path, url), options.time_source, options.log)
+        listener = HttpListener(app, sock, renewal.tls, options.limits, server.count_refusal)
         server.metrics.add_callback(CONNECTIONS, lambda: [((), listener.connections)])
-        server.metrics.add_callback(CERTIFICATE_EXPIRY, lambda: _list_expiry_times(certificates))
+        server.metrics.add_callback(CERTIFICATE_EXPIRY, partial(_list_expiry_times, renewal, server))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run_until_stopped())
-            renewal = tasks.create_task(_renew_certificates(certificates, tls))
+            renewing = tasks.create_task(renewal.run())
             try:
-                path = options.directory / KUBECONFIG_FILE
-                _write_kubeconfig(path, url, certificates)
+                renewal.write_kubeconfig()
                 yield url, path, server, app, certificates.ca_pem
             finally:
-                renewal.cancel()
+                renewing.cancel()
                 server.end_watches()
                 listener.stop()
 
 
-def _list_expiry_times(certificates: CertificateAuthority) -> list[tuple[tuple[str, ...], float]]:
-    return [((name,), when.timestamp()) for name, when in certificates.read_expiry_times().items()]
-
-
-async def _renew_certificates(certificates: CertificateAuthority, tls: ssl.SSLContext) -> None:
-    """Check every day whether the server's certificate nears its expiry."""
-    while True:
-        await asyncio.sleep(_DAY_SECONDS)
-        await asyncio.to_thread(certificates.refresh, tls)
+def _list_expiry_times(
+    renewal: ServerCertificateRenewal, server: ApiServer
+) -> list[tuple[tuple[str, ...], float]]:
+    times = renewal.read_expiry_times()
+    if server.pod_logs.certificate_expiry is not None:
+        times["log-client"] = server.pod_logs.certificate_expiry
+    return [((name,), when.timestamp()) for name, when in times.items()]
 
 
 async def serve(options: ServerProcessOptions, on_started: Callable[[RunningServer], None]) -> None:
@@ -172,9 +168,3 @@ def _format_url_host(host: str) -> str:
     if host in ("0.0.0.0", "::"):
         return LOOPBACK
     return f"[{host}]" if ":" in host else host
-
-
-def _write_kubeconfig(path: Path, url: str, certificates: CertificateAuthority) -> None:
-    admin = certificates.issue_client_certificate(ADMIN_USER, (MASTERS,))
-    document = build_kubeconfig(url, certificates.ca_pem, admin)
-    write_private_file(path, to_yaml_block(document).encode())

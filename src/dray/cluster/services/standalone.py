@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dray.client.certificate_renewal import renew_while_open
 from dray.client.client import Client
 from dray.client.config.client_config import ClientConfig
 from dray.client.errors import ServerUnreachableError, UnauthorizedError
@@ -24,6 +25,7 @@ from dray.cluster.services.supervisor import RunnableService
 from dray.errors import InputError
 from dray.tasks import cancel_and_wait, wait_for_first
 from dray.telemetry.endpoint import serve_telemetry
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class StandaloneOptions:
     metrics_address: str = ""
     standby_ready: bool = True
     """Whether a service that does not lead counts as ready; otherwise it says so itself."""
+    log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,14 @@ async def run_standalone(
     try:
         version = await _check_server(transport, options)
         service = build_service(client)
+        provider = options.client_config.credential_provider
         checks = {"informers": lambda: _check_ready(service, options)}
-        async with serve_telemetry(
-            service.metrics, checks, address=options.metrics_address or None
-        ) as address:
-            on_started(StartedService(options.client_config.server, version, address))
+        address = options.metrics_address or None
+        async with (
+            renew_while_open(client, provider, options.log, service.metrics),
+            serve_telemetry(service.metrics, checks, address=address) as served_address,
+        ):
+            on_started(StartedService(options.client_config.server, version, served_address))
             await _run_until_stopped(service, stop)
     finally:
         await client.close()

@@ -12,8 +12,10 @@ import click
 import yaml
 
 from dray.api.classic import ResourceClass
+from dray.client.certificate_renewal import renew_while_open
 from dray.client.client import Client
-from dray.client.connect import connect
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.connect import open_client
 from dray.client.errors import NotFoundError
 from dray.client.rest_client import ClientOptions
 from dray.driver.base import ClassicDriver, Driver
@@ -129,9 +131,13 @@ async def _run_controller(controller: Any, options: dict[str, Any]) -> None:
         identity=options["identity"] or f"{socket.gethostname()}_{os.getpid()}",
         log=log,
     )
-    async with connect(options["kubeconfig"], options=ClientOptions(field_manager=controller.name)) as client:
+    config = load_client_config(options["kubeconfig"])
+    async with open_client(config, ClientOptions(field_manager=controller.name)) as client:
         service = ClassicControllerService(client, controller, service_options)
-        async with serve_telemetry(service.metrics, {}, address=options["metrics_address"]):
+        async with (
+            renew_while_open(client, config.credential_provider, log, service.metrics),
+            serve_telemetry(service.metrics, {}, address=options["metrics_address"]),
+        ):
             log.info("allocating", driver=controller.name)
             await service.run()
 

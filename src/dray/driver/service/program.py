@@ -21,9 +21,10 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from dray.client.certificate_renewal import renew_while_open
 from dray.client.config.client_config import ClientConfig
 from dray.client.config.kubeconfig import is_in_pod, load_client_config
-from dray.client.connect import connect
+from dray.client.connect import open_client
 from dray.client.rest_client import ClientOptions
 from dray.driver.base import Driver
 from dray.driver.service import agent_directories
@@ -197,10 +198,13 @@ async def _run_driver(driver: Driver, options: dict[str, Any]) -> int:
         instance=options["instance"],
         log=log,
     )
-    async with connect(options["kubeconfig"], options=ClientOptions(field_manager=driver.name)) as client:
+    async with open_client(config, ClientOptions(field_manager=driver.name)) as client:
         service = DriverService(driver, client, service_options)
         checks = service.build_health_checks()
-        async with serve_telemetry(service.metrics, checks, address=options["metrics_address"]) as address:
+        async with (
+            renew_while_open(client, config.credential_provider, log, service.metrics),
+            serve_telemetry(service.metrics, checks, address=options["metrics_address"]) as address,
+        ):
             if address:
                 log.info("serving metrics", address=address)
             return await run_until_signal(service.run())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,7 +27,6 @@ from dray.node.pods.pod_worker import PodWorker
 from dray.node.pods.restart_policy import ContainerRunning, ContainerWaiting, TrackedContainer
 from dray.node.pods.supervisor import PodSupervisor
 from dray.node.server.authorization import PeerAuthorizer
-from dray.node.server.certificate import build_tls_context, load_or_create_certificate
 from dray.telemetry.endpoint import explain_bind_error
 from dray.telemetry.logs import StructuredLogger
 
@@ -51,13 +51,8 @@ class LogEndpoint:
         """Set by the agent once it runs pods."""
 
     @asynccontextmanager
-    async def serve(
-        self, host: str, port: int, certificate: Path, client_ca: bytes
-    ) -> AsyncIterator[tuple[int, str]]:
-        """Serve inside the block; yield the actual port and the fingerprint of the certificate."""
-        serving = await asyncio.to_thread(
-            load_or_create_certificate, self._node, certificate, self._clock.now()
-        )
+    async def serve(self, host: str, port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
+        """Serve inside the block; yield the actual port."""
         application = web.Application()
         application.router.add_get(LOGS_PATH, self._serve_request)
         application.router.add_get("/healthz", _serve_health)
@@ -65,13 +60,12 @@ class LogEndpoint:
         await runner.setup()
         try:
             try:
-                context = build_tls_context(serving, client_ca)
                 await web.TCPSite(runner, host, port, ssl_context=context).start()
             except OSError as error:
                 option = "--port" if error.errno == errno.EADDRINUSE else "--address"
                 why = f"{explain_bind_error(error)}; choose another {option}"
                 raise InputError(f"cannot listen on {host}:{port}: {why}") from None
-            yield int(runner.addresses[0][1]), serving.fingerprint
+            yield int(runner.addresses[0][1])
         finally:
             await runner.cleanup()
 

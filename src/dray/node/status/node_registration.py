@@ -12,7 +12,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,9 @@ from dray.telemetry.logs import StructuredLogger
 
 NODE: Final = get_kind("Node")
 CERTIFICATE_ANNOTATION: Final = "dray.dev/serving-certificate"
-"""The SHA-256 fingerprint of the agent's serving certificate; the server accepts no other."""
+"""The SHA-256 fingerprints of the agent's serving certificate and, while it is renewed, of the one before;
+the server accepts no other.
+"""
 LEASE_NAMESPACE: Final = "kube-node-lease"
 REFRESH_SECONDS: Final = 300.0
 _WRITE_TIMEOUT_SECONDS: Final = 2.0
@@ -60,7 +62,7 @@ class NodeDescription:
     address: str = "127.0.0.1"
     port: int = 0
     """The port of its agent's endpoint; 0 when it has none."""
-    fingerprint: str = ""
+    fingerprints: tuple[str, ...] = ()
     runtime: str = "process"
     labels: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +81,9 @@ class NodeDescription:
 
     @property
     def annotations(self) -> dict[str, str]:
-        return {CERTIFICATE_ANNOTATION: f"sha256:{self.fingerprint}"} if self.fingerprint else {}
+        if not self.fingerprints:
+            return {}
+        return {CERTIFICATE_ANNOTATION: ",".join(f"sha256:{each}" for each in self.fingerprints)}
 
 
 class NodeRegistration:
@@ -116,6 +120,12 @@ class NodeRegistration:
                 await self._write_status()
         except (*CALL_ERRORS, TimeoutError):
             self._changed.set()
+
+    async def publish_fingerprints(self, fingerprints: tuple[str, ...]) -> None:
+        """Publish the fingerprints of the serving certificate; raises `CALL_ERRORS`."""
+        self._description = replace(self._description, fingerprints=fingerprints)
+        patch = MergePatch({"metadata": {"annotations": self._description.annotations}})
+        self._observed = await self._client.patch(NODE, self._description.name, patch)
 
     async def run(self) -> None:
         """Register the node and keep its object up to date, until cancelled."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -45,6 +45,7 @@ from dray.server.audit.events import (
 from dray.server.audit.log_file import AuditLogFile
 from dray.server.http.errors import ApiStatusError, new_service_unavailable
 from dray.server.http.requests import ApiRequest
+from dray.telemetry.redaction import redact
 
 RETRY_SECONDS = 0.5
 SLOW_SECONDS = 0.05
@@ -55,9 +56,14 @@ OFFLOAD_SECONDS = 10.0
 Once is no sign: on a busy machine a process may be suspended anywhere.
 """
 MAX_DENIALS_PER_SECOND = 20
-"""Further denials are counted and not written, or strangers could rotate older lines out of the log."""
-_MISSING_EVENTS = ("dropped", "withheld")
-_MISSING_NOTES = ("lines did not fit into the queue", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
+MAX_ALL_DENIALS_PER_SECOND = 200
+"""Denials of one caller, and of all. Further ones are counted by caller and not written, or strangers could
+rotate older lines out of the log.
+"""
+MAX_COUNTED_CALLERS = 1000
+"""Denials of further callers are counted together."""
+_DROPPED_NOTE = "lines did not fit into the queue"
+_WITHHELD_NOTE = f"denials beyond {MAX_DENIALS_PER_SECOND} per second"
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -101,7 +107,10 @@ class AuditLog:
         """Why the log cannot be written at the moment; empty when it can."""
         self.written = self.dropped = self.suppressed = 0
         self._reported_missing = (0, 0)
-        self._current_second = self._denied_this_second = 0
+        self._withheld: Counter[str] = Counter()
+        """Denials that were not written, by caller, since they were last noted."""
+        self._current_second = 0
+        self._denied_this_second: Counter[str] = Counter()
 
     def open(self) -> None:
         """Open the file, repair what a crash left, and start; raises `InputError`."""
@@ -144,7 +153,7 @@ class AuditLog:
     async def record_complete(self, request: ApiRequest, outcome: AuditOutcome) -> None:
         """Record a request before it is answered; writes, reads of secrets and denials leave a line."""
         recorded, denied = is_recorded(request.call), outcome.code in DENIAL_CODES
-        if not (recorded or denied) or (denied and self._is_denial_flood()):
+        if not (recorded or denied) or (denied and self._is_denial_flood(request.caller.name)):
             return
         # A change that was carried out is recorded in any case; while the log is blocked no new one begins,
         # so their number is limited.
@@ -177,17 +186,23 @@ class AuditLog:
         if not self._try_write(line) and self._has_queue_capacity():
             self._enqueue(_QueuedLine(line, None))
 
-    def _is_denial_flood(self) -> bool:
+    def _is_denial_flood(self, caller: str) -> bool:
         """Return whether so many requests were denied this second that another line would only displace older
         ones.
         """
         second = int(self._clock.monotonic())
         if second != self._current_second:
-            self._current_second, self._denied_this_second = second, 0
-        self._denied_this_second += 1
-        if self._denied_this_second <= MAX_DENIALS_PER_SECOND:
+            self._current_second = second
+            self._denied_this_second.clear()
+        if (
+            self._denied_this_second[caller] < MAX_DENIALS_PER_SECOND
+            and self._denied_this_second.total() < MAX_ALL_DENIALS_PER_SECOND
+        ):
+            self._denied_this_second[caller] += 1
             return False
         self.suppressed += 1
+        is_counted = caller in self._withheld or len(self._withheld) < MAX_COUNTED_CALLERS
+        self._withheld[caller if is_counted else ""] += 1
         return True
 
     def _check_queue(self) -> bool:
@@ -254,7 +269,9 @@ class AuditLog:
         if self._busy or not (self._queue or self.write_error):
             return
         items, self._queue = self._queue, []
-        lines, counts = [*(item.line for item in items), *self._build_notes()], self._missing_counts
+        withheld, self._withheld = self._withheld, Counter()
+        counts = (self._missing_counts, withheld)
+        lines = [*(item.line for item in items), *self._build_notes(withheld)]
         if self._should_offload():
             self._busy = True
             work = self._loop.run_in_executor(None, self._append_lines, lines)
@@ -283,7 +300,7 @@ class AuditLog:
         return self.dropped, self.suppressed
 
     def _complete_batch(
-        self, items: list[_QueuedLine], missing_counts: tuple[int, int], write_error: str
+        self, items: list[_QueuedLine], counts: tuple[tuple[int, int], Counter[str]], write_error: str
     ) -> None:
         """Wake the waiters; lines that could not be written are kept, unless their change has not begun."""
         self._busy, self.write_error = False, write_error
@@ -298,29 +315,29 @@ class AuditLog:
                 waiting.set_result(None)
         if not write_error:
             self.written += len(items)
-            self._reported_missing = missing_counts
+            self._reported_missing = counts[0]
             if self._queue:
                 self._loop.call_soon(self._flush)
             return
+        self._withheld += counts[1]
         kept = [_QueuedLine(item.line, None) for item in items if not (refuse and item.before_write)]
         self._queue = kept + self._queue
         self._loop.call_later(RETRY_SECONDS, self._flush)
 
-    def _build_notes(self) -> list[bytes]:
+    def _build_notes(self, withheld: Mapping[str, int]) -> list[bytes]:
         """Build the lines of the log about itself."""
+        now = format_micro_timestamp(self._clock.now())
         lines: list[AuditEvent] = []
-        for event, before, now, note in zip(
-            _MISSING_EVENTS, self._reported_missing, self._missing_counts, _MISSING_NOTES, strict=True
-        ):
-            if now > before:
-                lines.append(
-                    AuditEvent(
-                        event, format_micro_timestamp(self._clock.now()), count=now - before, note=note
-                    )
-                )
+        if self.dropped > self._reported_missing[0]:
+            count = self.dropped - self._reported_missing[0]
+            lines.append(AuditEvent("dropped", now, count=count, note=_DROPPED_NOTE))
+        lines += [
+            AuditEvent("withheld", now, user=redact(caller), count=count, note=_WITHHELD_NOTE)
+            for caller, count in withheld.items()
+        ]
         if self.write_error:
             note = f"could not be written: {self.write_error}"
-            lines.append(AuditEvent("resumed", format_micro_timestamp(self._clock.now()), note=note))
+            lines.append(AuditEvent("resumed", now, note=note))
         return [_ENCODER.encode(line) for line in lines]
 
     async def _sync_periodically(self) -> None:

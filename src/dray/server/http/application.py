@@ -49,7 +49,7 @@ from dray.server.http.requests import (
     ApiResponse,
     RequestUser,
 )
-from dray.server.http.routing import Router
+from dray.server.http.routing import Router, check_served
 from dray.server.objects.identifiers import generate_request_ids
 from dray.server.objects.stored_object import StoredObject
 from dray.store.errors import StoreError
@@ -161,6 +161,7 @@ class ApiApplication:
             call = self.router.route(scope["method"], path, query)
             request = self._impersonate(ApiRequest(call, user, headers, b"", audit_id, source))
             reason = self.access_control.authorize(call, request.user)
+            check_served(call)
             async with self.flow_control.acquire(call, user):
                 body = await read_body(receive, headers, self.max_body_bytes)
                 request = replace(request, body=body, authorization_reason=reason)
@@ -195,6 +196,7 @@ class ApiApplication:
             call = self.router.route_parsed(method, path, in_process_request.query)
             request = self._impersonate(ApiRequest(call, user, headers, b"", audit_id, IN_PROCESS))
             reason = self.access_control.authorize(call, request.user)
+            check_served(call)
             if len(in_process_request.body) > self.max_body_bytes:
                 raise new_body_too_large(self.max_body_bytes)
             request = replace(

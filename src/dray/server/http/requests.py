@@ -97,6 +97,8 @@ class ApiCall(msgspec.Struct, frozen=True):
     name: str = ""
     subresource: str = ""
     query: Mapping[str, str] = _EMPTY
+    unserved_code: int = 0
+    """404 or 405 when nothing is served for this method and path: an answer only for who may ask."""
 
     @property
     def is_resource(self) -> bool:

@@ -1,5 +1,8 @@
 """Routing of a method and path to a call: `/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUBRESOURCE]]`.
 
+A path or a method that is not served is routed as well, as Kubernetes does it: whoever has no right to it is
+told that, and is on record, and only others are told that there is nothing (`check_served`).
+
 Rules for this file: it only parses; authorization and the checks of the kind come later.
 """
 
@@ -35,6 +38,9 @@ _VERBS: Mapping[tuple[str, bool], str] = MappingProxyType(
 )
 """The verb, by method and whether the path names an object."""
 
+_COLLECTION_METHODS: Mapping[str, str] = MappingProxyType({"PUT": "update", "PATCH": "patch"})
+"""The verb of a method that no collection has."""
+
 BINDINGS = "bindings"
 """The legacy resource for binding a pod; only the body names the pod."""
 
@@ -57,7 +63,7 @@ class Router:
         self._parse_cached = lru_cache(maxsize=MAX_CACHED_CALLS)(self._parse)
 
     def route(self, method: str, path: str, query: str) -> ApiCall:
-        """Route a request; raises an `ApiStatusError` when there is no such resource."""
+        """Route a request; raises an `ApiStatusError` for a query that is too long."""
         if len(path) + len(query) > MAX_CACHED_URL_LENGTH:
             return self._parse(method, path, query)
         return self._parse_cached(method, path, query)
@@ -92,31 +98,38 @@ class Router:
         subresource = "/".join(sub)
         bindings = (group, plural) == ("", BINDINGS)
         kind = self._kinds.get((group, version, "pods" if bindings else plural))
-        review = REVIEW_KINDS.get((group, plural)) if version == "v1" else None
-        if kind is None and review is None:
-            raise new_path_not_found()
-        _check_resource(kind, namespace, name, subresource)
-        verb = _VERBS.get((method, bool(name)))
+        verb = _VERBS.get((method, bool(name)), "")
+        is_found = _is_served(kind, namespace, name, subresource)
+        if kind is None:
+            is_found = version == "v1" and (group, plural) in REVIEW_KINDS
         if bindings and (name or not namespace):
-            raise new_path_not_found()
-        if verb is None or (verb == "create" and bool(name) != bool(subresource)):
-            raise new_method_not_allowed()
-        if bindings and verb != "create":
-            raise new_method_not_allowed()
+            is_found = False
+        is_creation_of_named = verb == "create" and bool(name) != bool(subresource)
+        is_allowed = bool(verb) and not is_creation_of_named and (not bindings or verb == "create")
+        if verb == "create" and kind is not None and kind.namespaced and not namespace:
+            is_allowed = False
         if verb == "list" and query.get("watch") in ("true", "1", "True"):
             verb = "watch"
-        return ApiCall(verb, path, kind, group, version, plural, namespace, name, subresource, query)
+        code = 404 if not is_found else 405 if not is_allowed else 0
+        verb = verb or _COLLECTION_METHODS.get(method, method.lower())
+        return ApiCall(verb, path, kind, group, version, plural, namespace, name, subresource, query, code)
 
 
-def _check_resource(kind: Kind | None, namespace: str, name: str, subresource: str) -> None:
+def check_served(call: ApiCall) -> None:
+    """Raise 404 or 405 when nothing is served for a call."""
+    if call.unserved_code == 404:
+        raise new_path_not_found()
+    if call.unserved_code:
+        raise new_method_not_allowed()
+
+
+def _is_served(kind: Kind | None, namespace: str, name: str, subresource: str) -> bool:
+    """Whether a kind has such a path."""
     if kind is None:
-        return
-    if namespace and not kind.namespaced:
-        raise new_path_not_found()
+        return False
     if kind.namespaced and name and not namespace:
-        raise new_path_not_found()
-    if subresource and subresource not in kind.subresources:
-        raise new_path_not_found()
+        return False
+    return not (namespace and not kind.namespaced) and (not subresource or subresource in kind.subresources)
 
 
 def _parse_query(text: str) -> Mapping[str, str]:

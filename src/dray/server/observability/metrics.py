@@ -91,7 +91,8 @@ MEASURES = numbers.build_metric_table(
     MetricDefinition(
         CERTIFICATE_EXPIRY,
         MetricType.GAUGE,
-        "When a certificate of the server expires (`ca`, `serving`), in seconds since 1970",
+        "When a certificate of the server expires, in seconds since 1970: `ca`, `serving`, `admin` (its "
+        "kubeconfig), `log-client` (as which it calls agents)",
         ("certificate",),
     ),
     MetricDefinition(

@@ -2,9 +2,9 @@
 
 Theory of operation: logs are stored on the node where the container runs. The Node object has the address of
 its agent and, in an annotation that only the node and administrators can write, the fingerprint of the
-agent's certificate; the server accepts no other certificate. It authenticates to the agent with a client
-certificate of its own authority, which is issued here and kept in memory; the agent relies on the server for
-authorization.
+agent's certificate, or of two while the agent renews it; the server accepts no other certificate. It
+authenticates to the agent with a client certificate of its own authority, which is issued here, renewed and
+kept in memory; the agent relies on the server for authorization.
 
 The HTTP library is imported with the first request: not every server is asked for logs.
 
@@ -14,10 +14,12 @@ Rules for this file: log contents are not interpreted; options are validated bef
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
@@ -31,22 +33,23 @@ from dray.server.http.requests import ApiRequest, ApiResponse
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
 from dray.values.names import check_dns_subdomain
+from dray.x509_certificates import is_renewal_due, parse_certificates
 
 if TYPE_CHECKING:
     import aiohttp
+    from cryptography import x509
     from yarl import URL
 
 LOG_CLIENT_IDENTITY: Final = "dray:apiserver"
-"""A user with the role `dray:log-fetcher`, which allows nothing else."""
-"""The user as which the server calls agents."""
+"""The user as which the server calls agents, with the role `dray:log-fetcher`, which allows nothing else."""
 CERTIFICATE_ANNOTATION: Final = "dray.dev/serving-certificate"
-"""On a node: the SHA-256 of the serving certificate of its agent."""
+"""On a node: the SHA-256 of the serving certificate of its agent; two while it is renewed."""
+_MAX_FINGERPRINTS: Final = 2
 
 _POD, _NODE = get_kind("", "Pod"), get_kind("", "Node")
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 30.0
 _CERTIFICATE_DAYS: Final = 7
-_RENEWAL_SECONDS: Final = 86_400.0
 
 _FLAGS: Final = ("follow", "previous", "timestamps")
 _MINIMUMS: Mapping[str, int] = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
@@ -60,7 +63,7 @@ class PodLogs:
         self._cache = cache
         self._keys = keys
         self._clock = clock
-        self._tls_context: tuple[float, ssl.SSLContext] | None = None
+        self._client_tls: tuple[x509.Certificate, ssl.SSLContext] | None = None
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
         """Answer with the log of a container, as a stream of text."""
@@ -73,15 +76,20 @@ class PodLogs:
             raise new_not_found(_POD, call.name)
         container = _choose_container(pod, call.query.get("container", ""))
         query = _read_options(call.query)
-        url, fingerprint = self._find_agent(pod)
+        url, fingerprints = self._find_agent(pod)
         where = "/".join(quote(part, safe="") for part in (call.namespace, call.name, container))
         # The pod may be replaced by one of the same name before the agent answers.
         query["uid"] = pod.metadata.uid
         target = URL(f"{url}/containerLogs/{where}?{urlencode(query)}", encoded=True)
-        return await self._request_log(target, fingerprint, get_node_name(pod))
+        return await self._request_log(target, fingerprints, get_node_name(pod))
 
-    def _find_agent(self, pod: StoredObject) -> tuple[str, bytes]:
-        """The URL of the agent of a pod's node, and the fingerprint of its certificate."""
+    @property
+    def certificate_expiry(self) -> datetime | None:
+        """When the client certificate expires; None while there is none."""
+        return None if self._client_tls is None else self._client_tls[0].not_valid_after_utc
+
+    def _find_agent(self, pod: StoredObject) -> tuple[str, list[bytes]]:
+        """The URL of the agent of a pod's node, and the fingerprints of its certificate."""
         name = get_node_name(pod)
         if not name:
             raise new_bad_request(f"pod {pod.name} has no node yet, so it has no logs")
@@ -95,17 +103,13 @@ class PodLogs:
         status = document.get("status") or {}
         host = _find_address(status)
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
-        algorithm, _, digest = str(annotations.get(CERTIFICATE_ANNOTATION) or "").partition(":")
-        if not host or not isinstance(port, int) or algorithm != "sha256":
+        fingerprints = _parse_fingerprints(str(annotations.get(CERTIFICATE_ANNOTATION) or ""))
+        if not host or not isinstance(port, int) or fingerprints is None:
             raise new_internal_error(
                 f"node {name} does not say where its agent serves logs: expected an address, "
                 f"a port in status.daemonEndpoints and the annotation `{CERTIFICATE_ANNOTATION}`"
             )
-        try:
-            fingerprint = bytes.fromhex(digest)
-        except ValueError:
-            fingerprint = b""
-        if len(fingerprint) != 32:
+        if any(len(each) != 32 for each in fingerprints):
             raise new_internal_error(
                 f"the annotation `{CERTIFICATE_ANNOTATION}` of node {name} is no fingerprint"
             )
@@ -114,9 +118,21 @@ class PodLogs:
             raise new_internal_error(
                 f"the agent of node {name} cannot be called at `{host}` and port {port}: that is no address"
             )
-        return f"https://{f'[{host}]' if ':' in host else host}:{port}", fingerprint
+        return f"https://{f'[{host}]' if ':' in host else host}:{port}", fingerprints
 
-    async def _request_log(self, target: URL, fingerprint: bytes, node: str) -> ApiResponse:
+    async def _request_log(self, target: URL, fingerprints: Sequence[bytes], node: str) -> ApiResponse:
+        import aiohttp
+
+        for fingerprint in fingerprints[:-1]:
+            with contextlib.suppress(aiohttp.ServerFingerprintMismatch):
+                return await self._send_request(target, fingerprint, node)
+        try:
+            return await self._send_request(target, fingerprints[-1], node)
+        except aiohttp.ServerFingerprintMismatch as error:
+            raise new_internal_error(_explain_unreachable(node, target, error)) from None
+
+    async def _send_request(self, target: URL, fingerprint: bytes, node: str) -> ApiResponse:
+        """Request a log; raises `ServerFingerprintMismatch` when the agent has another certificate."""
         import aiohttp
 
         session = aiohttp.ClientSession(
@@ -132,6 +148,9 @@ class PodLogs:
             if response.status == 200:
                 return ApiResponse(200, _stream_response(session, response), "text/plain")
             text = (await response.content.read(4096)).decode("utf-8", "replace").strip()
+        except aiohttp.ServerFingerprintMismatch:
+            await session.close()
+            raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             await session.close()
             raise new_internal_error(_explain_unreachable(node, target, error)) from None
@@ -143,12 +162,26 @@ class PodLogs:
 
     def _get_tls_context(self) -> ssl.SSLContext:
         """The TLS context with the server's client certificate; the fingerprint verifies the agent."""
-        now = self._clock.monotonic()
-        if self._tls_context is None or now - self._tls_context[0] > _RENEWAL_SECONDS:
-            authority = CertificateAuthority.open_for_clients(self._keys)
+        if self._client_tls is None or is_renewal_due(self._client_tls[0], self._clock.now()):
+            authority = CertificateAuthority.open_for_clients(self._keys, self._clock)
             issued = authority.issue_client_certificate(LOG_CLIENT_IDENTITY, (), _CERTIFICATE_DAYS)
-            self._tls_context = (now, _build_tls_context(issued))
-        return self._tls_context[1]
+            (certificate,) = parse_certificates(issued.cert_pem)
+            self._client_tls = (certificate, _build_tls_context(issued))
+        return self._client_tls[1]
+
+
+def _parse_fingerprints(annotation: str) -> list[bytes] | None:
+    """Parse the fingerprints in an annotation; a malformed one is empty. None when there are none."""
+    parts = [part.strip().partition(":") for part in annotation.split(",")]
+    if len(parts) > _MAX_FINGERPRINTS or any(algorithm != "sha256" for algorithm, _, _ in parts):
+        return None
+    found = []
+    for _, _, digest in parts:
+        try:
+            found.append(bytes.fromhex(digest))
+        except ValueError:
+            found.append(b"")
+    return found
 
 
 def _build_tls_context(credentials: IssuedCredentials) -> ssl.SSLContext:

@@ -1,24 +1,18 @@
 """Label and field selectors of lists and watches.
 
-Theory of operation: fields are read from the stored bytes by a decoder that knows only the selected field and
-skips everything else, so that selecting among thousands of slices does not decode them. The strategy of a
-kind says which fields can be selected.
+The strategy of a kind says which fields can be selected; `dray.server.objects.field_values` reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
 
-import msgspec
-
-from dray.api.json_text import read_json
 from dray.api.kinds import Kind
 from dray.server.http.errors import new_bad_request
-from dray.server.objects.stored_object import StoredObject, get_storage_kind, parse_namespace
+from dray.server.objects.field_values import read_field
+from dray.server.objects.stored_object import StoredObject, get_storage_kind
 from dray.server.registry.strategies import INVOLVED_OBJECT_FIELDS, get_strategy
 from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
@@ -64,7 +58,7 @@ class ListSelector:
 
         Hundreds of nodes watch their own pods, so most objects do not match, and this must be quick.
         """
-        return all((_read_field(each.field, key, value) == each.value) == each.equal for each in self.fields)
+        return all((read_field(each.field, key, value) == each.value) == each.equal for each in self.fields)
 
 
 EVERYTHING = ListSelector(ParsedLabelSelector())
@@ -105,73 +99,3 @@ def _resolve_field(kind: Kind, field: str) -> str:
         known = ", ".join(supported if kind.namespaced else supported[:1] + supported[2:])
         raise new_bad_request(f'"{field}" is not a known field selector: only {known}')
     return name
-
-
-class _FieldReader:
-    """Reads fields of an object from its bytes."""
-
-    def __init__(self, fields: Sequence[str]) -> None:
-        self._steps = {field: field.split(".") for field in fields}
-        tree: dict[str, Any] = {}
-        for steps in self._steps.values():
-            level = tree
-            for step in steps:
-                level = level.setdefault(step, {})
-        self._decoder = msgspec.json.Decoder(_build_struct("Fields", tree))
-
-    def read(self, value: bytes) -> dict[str, str]:
-        try:
-            top = self._decoder.decode(value)
-        except msgspec.ValidationError:
-            # Opaque kinds are not validated, and one malformed object must not hide all others.
-            document = read_json(value)
-            return {field: _read_document_path(document, steps) for field, steps in self._steps.items()}
-        return {field: _read_struct_path(top, steps) for field, steps in self._steps.items()}
-
-
-def _build_struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
-    fields = [
-        (step, _build_struct(step, below) | None if below else Any, None) for step, below in tree.items()
-    ]
-    return msgspec.defstruct(name, fields)
-
-
-def _read_struct_path(node: Any, steps: Sequence[str]) -> str:
-    for step in steps:
-        if node is None:
-            break
-        node = getattr(node, step)
-    return _to_text(node)
-
-
-def _read_document_path(node: Any, steps: Sequence[str]) -> str:
-    """Read a field of a malformed object; empty when it is not where it should be."""
-    for step in steps:
-        node = node.get(step) if isinstance(node, dict) else None
-    return _to_text(node)
-
-
-def _to_text(node: Any) -> str:
-    if isinstance(node, bool):
-        return "true" if node else "false"
-    if isinstance(node, dict):  # the selector `source` of events means `source.component`
-        node = node.get("component")
-    return "" if node is None else str(node)
-
-
-@lru_cache(maxsize=256)
-def _get_reader(field: str) -> _FieldReader:
-    return _FieldReader((field,))
-
-
-def _read_field(field: str, key: bytes, value: bytes) -> str:
-    """The value of a field as text; name and namespace are read from the key."""
-    if field == "metadata.name":
-        return key.rpartition(b"/")[2].decode()
-    return parse_namespace(key) if field == "metadata.namespace" else _read_value(field, value)
-
-
-# All watchers read the same fields of the same bytes, and bytes cache their hash.
-@lru_cache(maxsize=1024)
-def _read_value(field: str, value: bytes) -> str:
-    return _get_reader(field).read(value)[field]

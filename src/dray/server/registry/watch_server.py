@@ -3,8 +3,9 @@
 Theory of operation: a watch starts with the current state (all selected objects as ADDED events) or with a
 revision; from there it follows the cache. An object that a change makes match the selector is ADDED, one that
 no longer matches is DELETED. Watches of whole objects share encoded events: each is encoded once per media
-type, however many clients watch. Bookmarks tell idle watches the current revision. A client that does not
-read is disconnected: its buffer is bounded, and so is the time to accept a part (see
+type, however many clients watch. Watches that require the value of a field are found by that value, so that a
+change costs nothing for those it does not concern. Bookmarks tell idle watches the current revision. A client
+that does not read is disconnected: its buffer is bounded, and so is the time to accept a part (see
 `dray.server.http.asgi_messages`).
 """
 
@@ -40,6 +41,7 @@ from dray.store.errors import (
     StoreClosedError,
     StoreError,
 )
+from dray.store.watch_broadcaster import RequiredField
 
 BOOKMARK_SECONDS: Final = 10.0
 MAX_WATCH_SECONDS: Final = 3600
@@ -105,7 +107,7 @@ class WatchServer:
         shared = (prefix, *events.sharing_key) if selector.is_everything and events.sharing_key else None
         seconds = _read_timeout(query) or MAX_WATCH_SECONDS // 2 + self._random_int(MAX_WATCH_SECONDS // 2)
         try:
-            async with aclosing(self._read_batches(prefix, after, seconds)) as batches:
+            async with aclosing(self._read_batches(prefix, after, seconds, selector)) as batches:
                 async for batch in batches:
                     if batch.events:
                         line = self._encode_batch(shared, selector, events, batch)
@@ -125,13 +127,14 @@ class WatchServer:
             yield events.encode_error(new_service_unavailable(f"the store does not answer: {error}"))
 
     async def _read_batches(
-        self, prefix: bytes, after: int, seconds: float
+        self, prefix: bytes, after: int, seconds: float, selector: ListSelector
     ) -> AsyncGenerator[EventBatch, None]:
         """The batches of changes until the timeout; an idle watch ends with a last bookmark."""
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
         interval = seconds / math.ceil(seconds / BOOKMARK_SECONDS)
-        async with aclosing(self._cache.watch(prefix, after, interval)) as batches:
+        required = _get_required_field(selector)
+        async with aclosing(self._cache.watch(prefix, after, interval, required)) as batches:
             async for batch in batches:
                 yield batch
                 if now() >= deadline:
@@ -195,10 +198,16 @@ def _get_previous_revisions(batch: EventBatch) -> list[int]:
 
 def _build_watch_prefix(request: ApiRequest, kind: Kind, selector: ListSelector) -> bytes:
     """The narrowest prefix that contains everything a watch selects: a single key for a single name."""
-    namespace, name = request.call.namespace, selector.get_exact_value("metadata.name")
+    namespace = request.call.namespace or selector.get_exact_value("metadata.namespace") or ""
+    name = selector.get_exact_value("metadata.name")
     if name and (namespace or not kind.namespaced):
         return build_key(kind, namespace, name)
     return build_prefix(kind, namespace)
+
+
+def _get_required_field(selector: ListSelector) -> RequiredField | None:
+    """The field by whose value a watch is indexed: agents watch the pods of their node, and only those."""
+    return next((RequiredField(each.field, each.value) for each in selector.fields if each.equal), None)
 
 
 def _encode_initial_events(events: WatchEventEncoder, objects: list[StoredObject]) -> Iterator[Line]:

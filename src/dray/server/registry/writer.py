@@ -17,13 +17,25 @@ from typing import Any, Final
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
-from dray.api.validation import collect_warnings, validate_create, validate_status_update, validate_update
+from dray.api.validation import (
+    collect_pod_warnings,
+    collect_warnings,
+    has_document_rules,
+    validate_changed_document,
+    validate_create,
+    validate_new_document,
+    validate_status_update,
+    validate_update,
+)
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
+from dray.server.admission.certificate_requests import set_requester
+from dray.server.admission.limit_ranges import apply_limit_ranges
 from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
-from dray.server.http.requests import ApiRequest
+from dray.server.http.requests import ApiCall, ApiRequest
+from dray.server.http.responses import attach_warnings
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -38,12 +50,13 @@ from dray.server.registry.object_registry import (
     WriteResult,
 )
 from dray.server.registry.strategies import (
+    complete_create,
     get_strategy,
     has_status,
     prepare_for_create,
     prepare_for_update,
     prepare_status,
-    validate_immutable_fields,
+    prepare_subresource,
 )
 
 MAX_NAME_ATTEMPTS: Final = 8
@@ -73,7 +86,8 @@ class ObjectWriter:
         for attempt in range(MAX_NAME_ATTEMPTS):
             name = object_metadata.choose_name(body.pending.metadata, self._random_int)
             try:
-                return await self._create(request, kind, version, body, name)
+                with attach_warnings(body.warnings):
+                    return await self._create(request, kind, version, body, name)
             except _NameTakenError:
                 if not generated or attempt + 1 == MAX_NAME_ATTEMPTS:
                     raise new_already_exists(kind, name) from None
@@ -107,10 +121,9 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            # The priority class counts before defaults are filled in, as in `validate`.
-            named = resolve_pod_priority(proposed.replace_metadata(metadata), self._registry.cache)
+            named = proposed.replace_metadata(metadata)
             return self._ensure_decodable(
-                version, proposed.kind, lambda: prepare_for_create(named)
+                version, proposed.kind, lambda: self._prepare_new(request, named)
             ).apply_defaults(self._format_now())
 
         def validate(proposed: PendingObject) -> WriteDecision:
@@ -133,7 +146,8 @@ class ObjectWriter:
         """Propose a new state of a stored object; `managed_fields` are those that an apply has computed."""
 
         def complete(proposed: PendingObject) -> PendingObject:
-            before, subresource = PendingObject.from_stored(old), request.call.subresource
+            subresource = request.call.subresource
+            before = _complete_stored(PendingObject.from_stored(old), subresource)
             writable = self._ensure_decodable(
                 version, proposed.kind, lambda: _apply_writable_fields(proposed, before, subresource)
             )
@@ -160,38 +174,54 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = resolve_pod_priority(pending.replace_metadata(metadata), self._registry.cache)
-        pending = self._ensure_decodable(version, kind, lambda: prepare_for_create(pending)).apply_defaults(
-            now
-        )
+        named = pending.replace_metadata(metadata)
+        pending = self._ensure_decodable(
+            version, kind, lambda: complete_create(self._prepare_new(request, named))
+        ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
         errors = validate_create(pending.view)
+        ruled = request.call.kind or kind
+        if has_document_rules(ruled):
+            errors += validate_new_document(ruled, pending.document)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
-        warnings += (f"{warning.path}: {warning.text}" for warning in collect_warnings(pending.view))
+        warnings += map(str, collect_warnings(pending.view))
+        if kind.open:
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         fields = field_ownership.update_managed_fields(
             kind, None, pending.document, manager=request.field_manager, now=now
         )
         return pending.replace_managed_fields(fields)
 
+    def _prepare_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with its defaults, and with what follows from other objects and from its creator."""
+        cache = self._registry.cache
+        admitted = set_requester(resolve_pod_priority(pending, cache), request.user)
+        return apply_limit_ranges(prepare_for_create(admitted), cache)
+
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
         body, call = decode_object(request, kind, version), request.call
-        object_metadata.check_name(body.pending.metadata, call.name)
+        object_metadata.check_name(body.pending.metadata, call.name, required=True)
         namespace = object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
         warnings: list[str] = []
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings[:] = body.warnings
             if old is None:
-                if not get_strategy(kind).allows_create_on_update or body.pending.metadata.get("uid"):
+                if not get_strategy(kind).allows_create_on_update:
                     raise new_not_found(kind, call.name)
-                return self.propose_create(request, version, body.pending, (namespace, call.name), warnings)
+                object_metadata.check_absent_uid(kind, call.name, body.pending.metadata)
+                pending = body.pending.replace_metadata(
+                    object_metadata.drop_resource_version(body.pending.metadata)
+                )
+                return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
-        result = await self._registry.write(request, kind, namespace, call.name, decide)
+        with attach_warnings(body.warnings):
+            result = await self._registry.write(request, kind, namespace, call.name, decide)
         return _add_warnings(result, warnings)
 
     def _decide_update(
@@ -205,7 +235,8 @@ class ObjectWriter:
     ) -> WriteDecision:
         """Decide how a proposed state changes a stored object; raises an `ApiStatusError` when it may not."""
         kind, now, subresource = pending.kind, self._format_now(), request.call.subresource
-        before = PendingObject.from_stored(old)
+        stored = PendingObject.from_stored(old)
+        before = _complete_stored(stored, subresource)
         pending = self._ensure_decodable(
             version, kind, lambda: _apply_writable_fields(pending, before, subresource)
         )
@@ -218,9 +249,12 @@ class ObjectWriter:
                 kind, pending.metadata, before.metadata, changed=changed
             )
             pending = pending.replace_metadata(metadata)
-        errors = _validate_update(pending, before, subresource)
+        errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
+        if changed and kind.open and not subresource and kind.name != "Pod":
+            # People rarely update pods themselves; templates they do.
+            warnings += map(str, collect_pod_warnings(kind, pending.document))
         if _is_deletion_complete(pending):
             return DeleteObject(pending)
         if managed_fields is None:
@@ -232,7 +266,7 @@ class ObjectWriter:
                 subresource=subresource,
             )
         pending = pending.replace_managed_fields(managed_fields)
-        return LeaveUnchanged() if pending.equals_ignoring_times(before) else SaveObject(pending)
+        return LeaveUnchanged() if pending.equals_ignoring_times(stored) else SaveObject(pending)
 
     def _format_now(self) -> str:
         return format_timestamp(self._clock.now())
@@ -258,24 +292,37 @@ def _add_warnings(result: WriteResult, warnings: list[str]) -> WriteResult:
     return WriteResult(result.stored, result.created, result.deleted, (*warnings, *result.warnings))
 
 
+def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
+    """What an update changes: the stored object with its defaults, which an older release did not store.
+
+    They are no change of the client, so they change no generation and no immutable field.
+    """
+    return stored if subresource in ("status", "finalize") else stored.apply_open_defaults()
+
+
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
     """The stored object with those parts of the pending one that the request may write."""
     if subresource == "status":
-        return prepare_status(before.copy_status_from(pending), before)
+        return prepare_status(pending, before)
     if subresource == "finalize":
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []
         return before.replace_field("spec", spec)
+    if subresource:
+        return prepare_subresource(pending, before, subresource)
     if has_status(pending.kind):
         pending = pending.copy_status_from(before)
     return prepare_for_update(pending, before)
 
 
-def _validate_update(pending: PendingObject, before: PendingObject, subresource: str) -> list[FieldError]:
-    if subresource == "status":
-        return list(validate_status_update(pending.view, before.view))
-    errors = list(validate_update(pending.view, before.view))
-    return errors if subresource else [*errors, *validate_immutable_fields(pending, before)]
+def _validate_update(pending: PendingObject, before: PendingObject, call: ApiCall) -> list[FieldError]:
+    # Rules may depend on the group that the client uses: those of events do.
+    kind, subresource = call.kind or pending.kind, call.subresource
+    validate = validate_status_update if subresource == "status" else validate_update
+    errors = validate(pending.view, before.view)
+    if has_document_rules(kind):
+        errors += validate_changed_document(kind, pending.document, before.document, subresource)
+    return errors
 
 
 def _is_deletion_complete(pending: PendingObject) -> bool:

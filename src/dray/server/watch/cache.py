@@ -20,6 +20,7 @@ from contextlib import aclosing
 from typing import Final
 
 from dray.api.kinds import KINDS, Kind
+from dray.server.objects.field_values import read_field
 from dray.server.objects.stored_object import (
     REGISTRY_PREFIX,
     StoredObject,
@@ -36,7 +37,7 @@ from dray.store.errors import (
     StoreClosedError,
     StoreError,
 )
-from dray.store.watch_broadcaster import WatchBroadcaster
+from dray.store.watch_broadcaster import RequiredField, WatchBroadcaster
 
 ChangeListener = Callable[[StoredObject | None, StoredObject | None], None]
 """Called with the old and the new state of an object."""
@@ -66,7 +67,9 @@ class WatchCache:
         self._recent = _RecentBatches()
         self._close_error: BaseException | None = None
         self._sync_error: str | None = None
-        self.hub = WatchBroadcaster(0)
+        self.hub = WatchBroadcaster(
+            0, read_field=lambda field, entry: read_field(field, entry.key, entry.value)
+        )
 
     @property
     def revision(self) -> int:
@@ -212,9 +215,14 @@ class WatchCache:
         """The number of requests that wait for a revision."""
         return len(self._waiters)
 
-    def watch(self, prefix: bytes, after: int, bookmarks: float | None) -> AsyncGenerator[EventBatch, None]:
-        """Watch the changes under a prefix after a revision; those in quick succession come as one batch."""
-        return self.hub.watch(self, prefix, after, bookmarks, coalesce=True)
+    def watch(
+        self, prefix: bytes, after: int, bookmarks: float | None, required: RequiredField | None = None
+    ) -> AsyncGenerator[EventBatch, None]:
+        """Watch the changes under a prefix after a revision; those in quick succession come as one batch.
+
+        Most changes of objects that do not have a `required` value are left out.
+        """
+        return self.hub.watch(self, prefix, after, bookmarks, coalesce=True, required=required)
 
     async def check_readable(self, revision: int) -> None:
         if revision > self.revision:

@@ -38,7 +38,8 @@ from dray.store.errors import CompactedError, StoreOpenError
 from dray.store.etcd.client import EtcdClient, EtcdTlsFiles
 from dray.store.etcd.messages import CLASSES
 from dray.store.etcd.watch import EtcdWatch
-from dray.store.watch_broadcaster import WatchBuffer, build_closed_error
+from dray.store.watch_broadcaster import build_closed_error
+from dray.store.watch_buffer import WatchBuffer
 
 COMPARE_MOD_REVISION, COMPARE_VALUE = 2, 3
 DEFAULT_TIMEOUT = 5.0

@@ -28,7 +28,7 @@ from dray.store.base import FIRST_REVISION, EventBatch, StoreEntry, StoreEvent
 from dray.store.errors import CompactedError, StoreError, StoreUnreachableError
 from dray.store.etcd.client import INITIAL_BACKOFF, MAX_BACKOFF, EtcdClient
 from dray.store.etcd.messages import CLASSES
-from dray.store.watch_broadcaster import WatchBuffer
+from dray.store.watch_buffer import WatchBuffer
 
 DELETED = 1
 RECONNECT_TIMEOUT = 60.0

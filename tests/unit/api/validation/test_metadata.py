@@ -51,7 +51,12 @@ CREATE = {
     ),
     "bad annotation key": ({"annotations": {"a b": ""}}, ["Invalid metadata.annotations"]),
     "finalizer": ({"finalizers": ["example.com/hold"]}, []),
-    "bad finalizer": ({"finalizers": ["ok", "not ok"]}, ["Invalid metadata.finalizers[1]"]),
+    "a finalizer without a domain": ({"finalizers": ["hold"]}, ["Invalid metadata.finalizers[0]"]),
+    "standard finalizers": ({"finalizers": ["kubernetes", "orphan"]}, []),
+    "bad finalizer": (
+        {"finalizers": ["example.com/ok", "example.com/not ok"]},
+        ["Invalid metadata.finalizers"],
+    ),
     "finalizers that contradict each other": (
         {"finalizers": ["orphan", "foregroundDeletion"]},
         ["Invalid metadata.finalizers"],

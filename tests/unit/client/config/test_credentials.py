@@ -12,9 +12,9 @@ import pytest
 from dray.client.config.client_config import (
     ClientConfigError,
     ClientCredential,
-    CredentialFiles,
     FileCredentialProvider,
 )
+from dray.client.config.credential_files import CredentialFiles
 from dray.client.config.exec_plugin import ExecCredentialProvider, ExecPlugin
 from dray.clock import format_timestamp
 from tests.unit.client.fakeapi import InstantTime

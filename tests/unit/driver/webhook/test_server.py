@@ -263,7 +263,7 @@ def test_a_fault_of_the_webhook_is_500_without_a_traceback() -> None:
 def test_it_serves_https_with_its_certificate(tmp_path: Path) -> None:
     certificates = CertificateAuthority.open(tmp_path, ("localhost", "127.0.0.1"))
     (tmp_path / "authority.pem").write_bytes(certificates.ca_pem)
-    where = WebhookListenOptions("127.0.0.1:0", certificates.cert_file, certificates.key_file)
+    where = WebhookListenOptions("127.0.0.1:0", certificates.serving_file, certificates.serving_file)
 
     async def scenario() -> None:
         context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))

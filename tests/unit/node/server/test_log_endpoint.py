@@ -283,8 +283,8 @@ def test_an_agent_keeps_its_certificate_until_that_nears_its_end(tmp_path: Path)
     file, now = tmp_path / "serving.pem", datetime(2026, 1, 1, tzinfo=UTC)
     first = load_or_create_certificate("n", file, now)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert load_or_create_certificate("n", file, now + timedelta(days=300)) == first
-    second = load_or_create_certificate("n", file, now + timedelta(days=340))
+    assert load_or_create_certificate("n", file, now + timedelta(days=200)) == first
+    second = load_or_create_certificate("n", file, now + timedelta(days=244))
     assert second.fingerprint != first.fingerprint
     file.write_text("damaged")
     assert load_or_create_certificate("n", file, now).fingerprint not in (

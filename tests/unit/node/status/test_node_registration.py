@@ -32,7 +32,7 @@ FACTS = NodeDescription(
     NODE,
     "10.0.0.7",
     10250,
-    "ab" * 32,
+    ("ab" * 32,),
     labels={"rack": "r1"},
     capacity={"cpu": "64", "example.com/slots": "2"},
     max_pods=7,
@@ -182,7 +182,7 @@ def test_conditions_keep_their_moments_and_a_node_can_say_that_it_is_not_ready()
 
 
 def test_a_node_without_an_endpoint_names_no_port() -> None:
-    facts = replace(FACTS, port=0, fingerprint="")
+    facts = replace(FACTS, port=0, fingerprints=())
     assert "daemonEndpoints" not in build_node_status(facts, {}, (True, ""), "now")
     assert facts.annotations == {}
 

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dray.clock import ManualClock
 from dray.server.audit import (
@@ -21,6 +22,7 @@ from dray.server.audit import (
 )
 from dray.server.audit.log_file import AuditLogFile
 from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import ApiRequest, RequestUser
 from tests.unit.server.audit.requests import SOURCE, request
 
 
@@ -199,6 +201,43 @@ def test_a_flood_of_denials_is_counted_and_not_written(tmp_path):
     assert [line["count"] for line in written_lines if line["event"] == "withheld"] == [180]
     assert [line["code"] for line in written_lines if line.get("id") == "write" and "code" in line] == [201]
     assert verify_files([path]).findings == ()
+
+
+def sent_by(user: str) -> ApiRequest:
+    return structs.replace(request("get"), user=RequestUser(user))
+
+
+def test_the_flood_of_one_caller_hides_no_other_and_is_counted_by_name(tmp_path):
+    path = tmp_path / "audit.log"
+
+    async def work(log):
+        for _ in range(100):
+            await log.record_complete(sent_by("mallory"), AuditOutcome(403))
+        await log.record_complete(sent_by("eve"), AuditOutcome(403))
+        await carried_out(log, request(audit_id="write"))
+
+    run(path, work)
+    written_lines = lines(path)
+    denied = [line["user"] for line in written_lines if line.get("code") == 403]
+    assert (denied.count("mallory"), denied.count("eve")) == (20, 1)
+    withheld = [line for line in written_lines if line["event"] == "withheld"]
+    assert [(line["user"], line["count"]) for line in withheld] == [("mallory", 80)]
+
+
+def test_denials_of_many_callers_have_a_limit_in_common(tmp_path):
+    path = tmp_path / "audit.log"
+
+    async def work(log):
+        for number in range(1500):
+            await log.record_complete(sent_by(f"u-{number}"), AuditOutcome(403))
+        await carried_out(log, request(audit_id="write"))
+
+    run(path, work)
+    written_lines = lines(path)
+    assert len([line for line in written_lines if line.get("code") == 403]) == 200
+    withheld = [line for line in written_lines if line["event"] == "withheld"]
+    assert len(withheld) == 1001
+    assert sum(line["count"] for line in withheld) == 1300
 
 
 class Disk:

@@ -30,7 +30,9 @@ class Retold:
     async def caught_up(self) -> int:
         return self.revision
 
-    async def watch(self, place: bytes, after: int, pause: float) -> AsyncGenerator[EventBatch, None]:
+    async def watch(
+        self, place: bytes, after: int, pause: float, required: object
+    ) -> AsyncGenerator[EventBatch, None]:
         for batch in self.batches:
             yield batch
         raise StoreClosedError("all batches are sent")

@@ -138,6 +138,7 @@ def command(**chosen: Any) -> int:
         permissions,
         metrics_address=chosen["metrics_address"],
         standby_ready=False,
+        log=options.log,
     )
     run_service(
         run_standalone(

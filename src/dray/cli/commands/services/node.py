@@ -137,7 +137,11 @@ def command(**chosen: Any) -> int:
     )
     _check_socket_paths(options)
     standalone_options = StandaloneOptions(
-        config, replace(NODE_PERMISSIONS, node=options.name), leader_elect=False, metrics_address=metrics
+        _store_renewed_certificate(config, options.root),
+        replace(NODE_PERMISSIONS, node=options.name),
+        leader_elect=False,
+        metrics_address=metrics,
+        log=options.log,
     )
     run_service(
         run_standalone(
@@ -165,13 +169,25 @@ def _build_options(chosen: dict[str, Any]) -> NodeOptions:
     )
 
 
+def _store_renewed_certificate(config: ClientConfig, root: Path) -> ClientConfig:
+    """Return a configuration with which a renewed client certificate is stored in the root."""
+    from dray.client.config.client_config import FileCredentialProvider
+    from dray.client.config.credential_files import RenewedCredential
+    from dray.cluster.services.certificate_report import CLIENT_FILE
+
+    if not isinstance(config.credential_provider, FileCredentialProvider):
+        return config
+    renewed = RenewedCredential(root.resolve() / CLIENT_FILE, config.credential_provider.source)
+    return replace(config, credential_provider=FileCredentialProvider(renewed))
+
+
 def _list_secret_files(kubeconfig: Path | str | None, config: ClientConfig) -> tuple[Path, ...]:
     """List the files with the credentials of the agent, which containers must not see."""
     from dray.client.config.client_config import FileCredentialProvider
 
     words = [str(kubeconfig)] if kubeconfig else os.environ.get("KUBECONFIG", "").split(os.pathsep)
     if isinstance(config.credential_provider, FileCredentialProvider):
-        words += config.credential_provider.secret_files
+        words += config.credential_provider.source.secret_files
     return tuple(Path(word) for word in words if word)
 
 

@@ -92,6 +92,7 @@ def run_standalone_service(
         component.leader_elect,
         chosen["qps"],
         chosen["metrics_address"],
+        log=component.log,
     )
     run_service(
         run_standalone(

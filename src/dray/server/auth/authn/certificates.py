@@ -1,10 +1,15 @@
 """The server's own certificate authority, its serving certificate, and client certificates.
 
 Theory of operation: a directory has a CA (`ca.crt`, `ca.key`) that is created once, and a serving certificate
-(`serving.crt`, `serving.key`) that is created again when the names of the server change, when it is about to
-expire, or when the CA is another. Client certificates are issued and not stored: the common name is the user,
-the organisations are the groups. Every certificate that a client presents must be a client certificate of
-this CA; TLS enforces that before a request is read.
+with its key (`serving.pem`) that is created again when the names of the server change, after two thirds of
+its lifetime, when a clock was set back before its start, or when the CA is another. Key and certificate are
+one file, so that no crash leaves one without the other; servers that share the directory load what another
+one wrote. Client certificates are issued and not stored: the common name is the user, the organisations are
+the groups. Every certificate that a client presents must be a client certificate of this CA; TLS enforces
+that before a request is read.
+
+No certificate outlives the CA. One that ends with the CA is not renewed: a new one would be no better, and
+renewals would come ever more often.
 """
 
 from __future__ import annotations
@@ -12,23 +17,26 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray.clock import Clock, SystemClock
+from dray.private_files import open_memory_file
 from dray.server.auth.authn.private_keys import load_or_create_key, read_key
 from dray.server.auth.authn.secret_files import (
     CredentialError,
     lock_directory,
     prepare_key_directory,
     read_file,
+    read_private_file,
     write_private_file,
 )
 from dray.x509_certificates import (
     PrivateKey,
+    PublicKey,
     SigningAuthority,
     build_authority,
     build_common_name,
@@ -38,6 +46,10 @@ from dray.x509_certificates import (
     encode_key_pem,
     generate_key,
     is_issued_by,
+    is_renewal_due,
+    is_valid_at,
+    parse_certificates,
+    parse_key_pem,
     read_alternative_names,
 )
 
@@ -46,7 +58,10 @@ DEFAULT_SERVED_NAMES = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernet
 
 _CA_YEARS = 10
 _SERVING_DAYS = 365
-_RENEW_BEFORE = timedelta(days=30)
+_LEAST_GAIN = timedelta(minutes=5)
+"""A renewal that gains less is not worth it."""
+_PAIR_BEFORE = ("serving.crt", "serving.key")
+"""Where earlier versions had the serving certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +80,12 @@ class CertificateAuthority:
 
     def __init__(self, directory: Path, names: Sequence[str], clock: Clock) -> None:
         self.ca_file = directory / "ca.crt"
-        self.cert_file = directory / "serving.crt"
-        self.key_file = directory / "serving.key"
+        self.serving_file = directory / "serving.pem"
         self._directory = directory
         self._names = tuple(dict.fromkeys((*names, *DEFAULT_SERVED_NAMES)))
         self._clock = clock
+        self._loaded = b""
+        """What `refresh` last put into a context."""
         with lock_directory(directory):
             self._key, self._ca = self._load_or_create_ca()
 
@@ -95,40 +111,62 @@ class CertificateAuthority:
         """The certificate of the CA, which clients trust."""
         return encode_certificate_pem(self._ca)
 
-    def read_expiry_times(self) -> dict[str, datetime]:
-        """When the certificates of the CA and of the server expire."""
-        serving = x509.load_pem_x509_certificate(self.cert_file.read_bytes())
-        return {"ca": self._ca.not_valid_after_utc, "serving": serving.not_valid_after_utc}
+    @property
+    def ca_certificate(self) -> x509.Certificate:
+        """The certificate of the CA."""
+        return self._ca
 
-    def renew_if_due(self) -> bool:
-        """Renew the serving certificate if needed; returns whether it was. Cheap when it is not."""
+    def read_serving_certificate(self) -> x509.Certificate | None:
+        """The serving certificate as it is stored; None when there is none."""
+        found = parse_certificates(read_private_file(self.serving_file) or b"")
+        return found[0] if found else None
+
+    def renew_if_due(self) -> bytes:
+        """Renew the serving certificate if needed; returns it with its key. Cheap when it is not due."""
         with lock_directory(self._directory):
-            if self._is_serving_cert_valid():
-                return False
+            content = read_private_file(self.serving_file)
+            if content is not None and self._is_serving_pair_valid(content):
+                return content
             key = generate_key()
             made = self._sign_certificate(
-                build_common_name("dray"), key, _SERVING_DAYS, build_serving_extensions(self._names)
+                build_common_name("dray"),
+                key.public_key(),
+                timedelta(days=_SERVING_DAYS),
+                build_serving_extensions(self._names),
             )
-            write_private_file(self.key_file, encode_key_pem(key))
-            write_private_file(self.cert_file, encode_certificate_pem(made) + self.ca_pem)
-            return True
+            content = encode_key_pem(key) + encode_certificate_pem(made) + self.ca_pem
+            write_private_file(self.serving_file, content)
+            for name in _PAIR_BEFORE:
+                (self._directory / name).unlink(missing_ok=True)
+            return content
 
     def refresh(self, context: ssl.SSLContext) -> bool:
-        """Renew the serving certificate if needed and load it into a context in use;
-        returns whether it was.
+        """Renew the serving certificate if needed, and load it into a context in use when it is another one
+        than before, whoever renewed it; returns whether it is.
         """
-        renewed = self.renew_if_due()
-        if renewed:
-            self._load_chain(context)
-        return renewed
+        content = self.renew_if_due()
+        if content == self._loaded:
+            return False
+        self._load_chain(context, content)
+        return True
 
     def issue_client_certificate(
         self, user: str, groups: Sequence[str] = (), days: int = 365
     ) -> IssuedCredentials:
         """Issue a client certificate for a user and its groups."""
         key = generate_key()
+        certificate = self.sign_client_certificate(
+            (user, tuple(groups)), key.public_key(), timedelta(days=days)
+        )
+        return IssuedCredentials(certificate, encode_key_pem(key))
+
+    def sign_client_certificate(
+        self, subject: tuple[str, Sequence[str]], key: PublicKey, lifetime: timedelta
+    ) -> bytes:
+        """Sign a client certificate (PEM) for a user and its groups, and the key that they have."""
+        user, groups = subject
         try:
-            subject = x509.Name(
+            name = x509.Name(
                 [
                     *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
                     x509.NameAttribute(NameOID.COMMON_NAME, user),
@@ -139,9 +177,15 @@ class CertificateAuthority:
                 f"`{user}` cannot be the name in a certificate: expected 1 to 64 characters; use a token"
             ) from None
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-        return IssuedCredentials(
-            encode_certificate_pem(self._sign_certificate(subject, key, days, [usage])), encode_key_pem(key)
-        )
+        return encode_certificate_pem(self._sign_certificate(name, key, lifetime, [usage]))
+
+    def is_renewal_useful(self, certificate: x509.Certificate, lifetime: timedelta) -> bool:
+        """Whether a certificate of this CA is to be renewed: it is due, and a new one is better."""
+        now = self._clock.now()
+        if not is_renewal_due(certificate, now):
+            return False
+        end = min(now + lifetime, self._ca.not_valid_after_utc)
+        return not is_valid_at(certificate, now) or end - certificate.not_valid_after_utc > _LEAST_GAIN
 
     def build_server_context(self) -> ssl.SSLContext:
         """Build the TLS context of the server: TLS 1.2 or later, client certificates accepted but not
@@ -149,14 +193,15 @@ class CertificateAuthority:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._load_chain(context)
+        self._load_chain(context, self.renew_if_due())
         context.load_verify_locations(self.ca_file)
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    def _load_chain(self, context: ssl.SSLContext) -> None:
-        with lock_directory(self._directory):  # no renewal between reading the two files
-            context.load_cert_chain(self.cert_file, self.key_file)
+    def _load_chain(self, context: ssl.SSLContext, content: bytes) -> None:
+        with open_memory_file(content) as file:
+            context.load_cert_chain(file)
+        self._loaded = content
 
     def _load_or_create_ca(self) -> tuple[PrivateKey, x509.Certificate]:
         key_file = self._directory / "ca.key"
@@ -184,25 +229,28 @@ class CertificateAuthority:
             )
         return ca
 
-    def _is_serving_cert_valid(self) -> bool:
-        """Return whether the serving certificate exists and is valid for the server."""
-        content = read_file(self.cert_file)
-        key = read_key(self.key_file)
-        if content is None or key is None:
-            return False
-        made = _parse_certificate(content, self.cert_file)
+    def _is_serving_pair_valid(self, content: bytes) -> bool:
+        """Return whether a serving certificate and its key can be used as they are."""
+        found, key = parse_certificates(content), parse_key_pem(content)
         return (
-            made.public_key() == key.public_key()
-            and is_issued_by(self._ca, made)
-            and made.not_valid_after_utc - _RENEW_BEFORE > self._clock.now()
-            and read_alternative_names(made) == build_general_names(self._names)
+            bool(found)
+            and key is not None
+            and found[0].public_key() == key.public_key()
+            and is_issued_by(self._ca, found[0])
+            and not self.is_renewal_useful(found[0], timedelta(days=_SERVING_DAYS))
+            and read_alternative_names(found[0]) == build_general_names(self._names)
         )
 
     def _sign_certificate(
-        self, subject: x509.Name, key: PrivateKey, days: int, extensions: Sequence[x509.ExtensionType]
+        self,
+        subject: x509.Name,
+        key: PublicKey,
+        lifetime: timedelta,
+        extensions: Sequence[x509.ExtensionType],
     ) -> x509.Certificate:
-        authority = SigningAuthority(self._ca, self._key)
-        return authority.sign(subject, key, (self._clock.now(), timedelta(days=days)), extensions)
+        now = self._clock.now()
+        self._check_ca(self._ca, self._key)
+        return SigningAuthority(self._ca, self._key).sign(subject, key, (now, lifetime), extensions)
 
 
 def _parse_certificate(content: bytes, path: Path) -> x509.Certificate:

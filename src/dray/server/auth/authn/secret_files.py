@@ -27,7 +27,7 @@ def prepare_key_directory(directory: Path) -> None:
         ) from None
     try:
         check_private_directory(directory, OTHERS_ANY)
-        for key_file in sorted(directory.glob("*.key")):
+        for key_file in sorted((*directory.glob("*.key"), *directory.glob("*.pem"))):
             check_private_file(key_file)
     except InputError as refused:
         raise CredentialError(str(refused)) from None

@@ -20,7 +20,8 @@ from dray.server.auth.authz.controller_roles import CONTROLLER_RULES, EVENT_RULE
 from dray.server.auth.authz.namespaced_roles import build_namespaced_documents
 from dray.server.auth.authz.rbac import GROUP
 from dray.server.auth.authz.role_documents import build_binding, build_role, build_rules
-from dray.server.http.requests import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from dray.server.http.requests import AUTHENTICATED, MASTERS, NODES, UNAUTHENTICATED
+from dray.x509_certificates import RENEWAL_PATH
 
 _R = READ
 _W = "create,update,patch,delete,deletecollection"
@@ -260,6 +261,8 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
     ),
     # The server itself when it fetches the log of a container from an agent.
     BootstrapRole("dray:log-fetcher", ("get: nodes/proxy",)),
+    # Components renew the client certificates that they have; see `authn.client_renewal`.
+    BootstrapRole("dray:certificate-renewal", (f"post: {RENEWAL_PATH}",)),
     BootstrapRole(
         "dray:dashboard",
         (
@@ -292,6 +295,13 @@ BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
     "dray:driver": ("Group:dray:drivers",),
     "dray:classic-driver": ("Group:dray:classic-drivers",),
     "dray:log-fetcher": ("User:dray:apiserver",),
+    "dray:certificate-renewal": (
+        "User:dray:scheduler",
+        "User:dray:controller",
+        "Group:dray:drivers",
+        "Group:dray:classic-drivers",
+        f"Group:{NODES}",
+    ),
     "dray:dashboard": ("User:dray:dashboard",),
 }
 """The subjects of each role; accounts are those of the namespace `kube-system`."""

@@ -25,7 +25,7 @@ def keys(desk: Path) -> Path:
 
 
 def test_a_kubeconfig_for_a_node(typed, keys):
-    before = (keys / "serving.crt").read_bytes()
+    before = (keys / "serving.pem").read_bytes()
     result = typed("server", "credentials", "system:node:n1", "--group", "system:nodes", "--days", "30")
     assert (result.code, result.err) == (0, "")
     document = yaml.safe_load(result.out)
@@ -40,7 +40,7 @@ def test_a_kubeconfig_for_a_node(typed, keys):
         "system:nodes"
     ]
     assert 29 <= (made.not_valid_after_utc - made.not_valid_before_utc).days <= 30
-    assert (keys / "serving.crt").read_bytes() == before
+    assert (keys / "serving.pem").read_bytes() == before
 
 
 def test_the_address_can_be_given(typed, keys):

@@ -31,7 +31,7 @@ def test_all_files_are_private_and_reused(tmp_path):
     opened(tmp_path / "pki", "dray.example.com")
     after = {path.name: path.read_bytes() for path in (tmp_path / "pki").iterdir()}
 
-    assert sorted(before) == [".lock", "ca.crt", "ca.key", "serving.crt", "serving.key"]
+    assert sorted(before) == [".lock", "ca.crt", "ca.key", "serving.pem"]
     assert before == after
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "pki").iterdir()} == {0o600}
     assert (tmp_path / "pki").stat().st_mode & 0o777 == 0o700
@@ -40,7 +40,7 @@ def test_all_files_are_private_and_reused(tmp_path):
 
 def test_the_serving_certificate_has_its_names_its_use_and_a_small_key(tmp_path):
     opened(tmp_path, "dray.example.com", "10.0.0.7")
-    made = x509.load_pem_x509_certificate((tmp_path / "serving.crt").read_bytes())
+    made = x509.load_pem_x509_certificate((tmp_path / "serving.pem").read_bytes())
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     usage = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
 
@@ -62,9 +62,9 @@ def test_the_serving_certificate_has_its_names_its_use_and_a_small_key(tmp_path)
 )
 def test_the_serving_certificate_is_made_again_when_it_must_be(tmp_path, names, later, renewed):
     opened(tmp_path, "a.example")
-    before, authority = (tmp_path / "serving.crt").read_bytes(), (tmp_path / "ca.crt").read_bytes()
+    before, authority = (tmp_path / "serving.pem").read_bytes(), (tmp_path / "ca.crt").read_bytes()
     opened(tmp_path, *names, later=later)
-    assert ((tmp_path / "serving.crt").read_bytes() != before) is renewed
+    assert ((tmp_path / "serving.pem").read_bytes() != before) is renewed
     assert (tmp_path / "ca.crt").read_bytes() == authority
 
 
@@ -88,8 +88,7 @@ def shown_by(context: ssl.SSLContext, certificates: CertificateAuthority) -> byt
 def test_a_serving_certificate_of_another_authority_is_replaced(tmp_path):
     opened(tmp_path / "one")
     opened(tmp_path / "two")
-    for name in ("serving.crt", "serving.key"):
-        (tmp_path / "one" / name).write_bytes((tmp_path / "two" / name).read_bytes())
+    (tmp_path / "one" / "serving.pem").write_bytes((tmp_path / "two" / "serving.pem").read_bytes())
     certificates = opened(tmp_path / "one")
     assert handshake(certificates, None) == {}
 
@@ -108,7 +107,7 @@ def test_a_serving_certificate_of_another_authority_is_replaced(tmp_path):
             r"ca\.key` has mode 0644, so others may read or write it; expected 0600",
         ),
         (
-            lambda pki: (pki / "ca.key").write_bytes((pki / "serving.key").read_bytes()),
+            lambda pki: (pki / "ca.key").write_bytes((pki / "serving.pem").read_bytes()),
             r"the key beside `.*ca\.crt` is not the key of that certificate",
         ),
     ],
@@ -196,8 +195,7 @@ def test_a_forged_certificate_does_not_come_through(tmp_path, forgery):
             (tmp_path / "self" / "ca.crt").read_bytes(), (tmp_path / "self" / "ca.key").read_bytes()
         )
     elif forgery == "a serving certificate":
-        pair = [(tmp_path / "pki" / name).read_bytes() for name in ("serving.crt", "serving.key")]
-        shown = IssuedCredentials(*pair)
+        shown = IssuedCredentials((tmp_path / "pki" / "serving.pem").read_bytes())
     else:
         past = CertificateAuthority.open(tmp_path / "pki", (), ManualClock(NOW - timedelta(days=30)))
         shown = past.issue_client_certificate("jane", days=1)
