@@ -229,3 +229,13 @@ async def test_health_is_text() -> None:
             response = await api.ask("GET", where)
             assert (response.code, response.document) == (200, "ok")
         assert "[+]ping ok" in (await api.ask("GET", "/readyz", verbose="")).document
+
+
+async def test_services_are_selected_by_address_and_type() -> None:
+    """Kubelets list services that have an address."""
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}], "clusterIP": "None"}}
+    async with serving() as api:
+        await api.create({**service, "metadata": {"name": "headless", "namespace": "default"}})
+        for selector, names in (("spec.clusterIP=None", ["headless"]), ("spec.clusterIP!=None", [])):
+            assert await api.names(path("services"), fieldSelector=selector) == names
+        assert await api.names(path("services"), fieldSelector="spec.type=ClusterIP") == ["headless"]

@@ -21,14 +21,23 @@ _CAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"connection re(fused|set)|broken pipe|\bEOF\b|GOAWAY|client connection lost|handshake timeout|"
             r"reading response body|context deadline exceeded|Client\.Timeout|ServiceUnavailable|"
-            r"apiserver not ready|the server was unable to return a response"
+            r"apiserver not ready|the server was unable to return a response|would exceed context deadline|"
+            r"(?i:leader ?election lost)"
         ),
     ),
     ("an object changed meanwhile", re.compile(r"the object has been modified|StorageError: invalid object")),
-    ("a cache is older than a write", re.compile(r"is not as new as written version")),
+    ("a cache is older than a write", re.compile(r"is not as new as written|cache is out of date")),
     ("the namespace is being deleted", re.compile(r"because it is being terminated|remain in namespace")),
     ("a quota is used up", re.compile(r"exceeded quota")),
-    ("an object is gone", re.compile(r"(?<!could )not (be )?found|Precondition failed: UID")),
+    (
+        "an object is gone",
+        re.compile(
+            r"\bnot found|Not Found|Precondition failed: UID|got deleted in the meantime|from lister|"
+            r"could not find ResourceClaim"
+        ),
+    ),
+    ("an object is being deleted", re.compile(r"is being deleted, cannot|`deletionTimestamp` are set")),
+    ("the program is ending", re.compile(r"context canceled|broadcaster already stopped")),
     ("an object is there already", re.compile(r"already exists")),
     ("the server is starting: no roles yet", re.compile(r"is forbidden: User .* cannot")),
 )

@@ -20,6 +20,7 @@ from dray.api.decode_report import UnknownField
 from dray.api.fields import FieldError
 from dray.api.json_text import find_duplicate_fields, is_certainly_json, read_json
 from dray.api.kinds import Kind
+from dray.api.messages.field_tables import META_KINDS
 from dray.errors import DecodeError, InputError, InputProblem
 from dray.manifests.documents import read_documents
 from dray.manifests.source import ManifestSource
@@ -104,7 +105,8 @@ def decode_options(request: ApiRequest) -> dict[str, Any]:
 def decode_message(request: ApiRequest, api_version: str, name: str) -> dict[str, Any]:
     """Decode a body of a kind that is not stored, such as a binding or a review; empty when there is none."""
     document = decode_options(request)
-    _check_type_fields(document, {"apiVersion": api_version, "kind": name})
+    if name not in META_KINDS:  # options have the same form in every version
+        _check_type_fields(document, {"apiVersion": api_version, "kind": name})
     kept, found = whole_objects.check_message(api_version, name, document)
     if found.type_errors:
         raise UndecodableBodyError.from_problem(name, api_version, _explain_problems(found.type_errors))
