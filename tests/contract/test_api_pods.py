@@ -8,6 +8,7 @@ import pytest
 
 from tests.contract.api import MERGE, Api, path, serving
 from tests.contract.documents import pod
+from tests.contract.hooked import CONFIG_RULE, hooked, patched
 
 
 def _class(name: str, value: int, **more: Any) -> dict[str, Any]:
@@ -94,3 +95,23 @@ async def test_scheduling_gates_can_be_removed_and_not_added() -> None:
         assert "gates may only be removed, and `example.com/c` is new" in answer.message
         await api.patch(place, {"spec": {"schedulingGates": gates[1:]}})
         assert (await api.get(place))["spec"]["schedulingGates"] == gates[1:]
+
+
+async def test_a_mutating_webhook_sees_a_pod_with_defaults_and_what_it_adds_gets_them() -> None:
+    limits = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    side = {"name": "side", "image": "side:1", "resources": limits}
+    given = _pod("p")
+    given["spec"]["containers"][0]["resources"] = limits
+    async with hooked() as world:
+        world.hook.on(
+            "/add", lambda _asked: patched({"op": "add", "path": "/spec/containers/-", "value": side})
+        )
+        pods = {**CONFIG_RULE, "resources": ["pods"]}
+        await world.configure("mutating", "c", world.entry("/add", rules=[pods]))
+        made = await world.api.create(given)
+        (asked,) = world.hook.requests("/add")
+    assert asked["object"]["spec"]["terminationGracePeriodSeconds"] == 30
+    assert asked["object"]["spec"]["containers"][0]["resources"]["requests"] == limits["limits"]
+    (_, added) = made["spec"]["containers"]
+    assert (added["terminationMessagePolicy"], added["resources"]["requests"]) == ("File", limits["limits"])
+    assert made["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}

@@ -107,10 +107,9 @@ async def test_errors_and_tables_come_in_json() -> None:
 
 
 async def test_an_object_that_protobuf_cannot_hold_comes_in_json() -> None:
-    # Config maps are kept as they were sent; Kubernetes would have refused a number there.
     odd = config("odd") | {"immutable": "yes"}
     async with serving() as api:
-        await api.create(odd)
+        await api.plant(odd)
         read = await api.ask("GET", path("configmaps", "odd"), headers=READ)
         assert (read.headers["content-type"], read.document["immutable"]) == ("application/json", "yes")
         refused = await api.ask("GET", path("configmaps", "odd"), headers={"accept": PROTOBUF})

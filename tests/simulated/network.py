@@ -99,6 +99,8 @@ class SimulatedNetwork:
         self.cut_off: set[str] = set()
         """Names of processes that reach nobody and that nobody reaches."""
         self.on_response: Callable[[str, TransportRequest, TransportResponse], None] | None = None
+        self.on_chunk: Callable[[int, str, TransportRequest, bytes | None], None] | None = None
+        """Called with the number of a stream, its client and its request for every part that arrives."""
         self.messages = 0
         self._numbers = 0
 
@@ -351,8 +353,13 @@ class _Stream(_Connection):
                 self._retry_later()
             self._held.append(chunk)
             return
-        self._chunks.append(chunk)
+        self._deliver(chunk)
         self._wake()
+
+    def _deliver(self, chunk: bytes | None) -> None:
+        if self.network.on_chunk is not None:
+            self.network.on_chunk(self.number, self.client, self.request, chunk)
+        self._chunks.append(chunk)
 
     def _retry_later(self) -> None:
         self.loop.call_later(RETRANSMISSION_SECONDS, self._retransmit, context=self.loop.outside.context)
@@ -360,7 +367,8 @@ class _Stream(_Connection):
     def _retransmit(self) -> None:
         """Deliver what was held back by a partition; after too long the connection breaks."""
         if not self.network.is_cut(self.client, self.host):
-            self._chunks.extend(self._held)
+            for chunk in self._held:
+                self._deliver(chunk)
             self._held.clear()
             self._wake()
         elif self.loop.time() >= self._hold_until:

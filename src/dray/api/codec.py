@@ -133,7 +133,8 @@ too.
 
 def has_legacy_text(kind: Kind, text: bytes) -> bool:
     """Whether the text of an object may have spellings of KEP-3063."""
-    return kind.name == "Pod" and any(marker in text for marker in _LEGACY_POD_MARKERS)
+    claims, template = _LEGACY_POD_MARKERS
+    return kind.name == "Pod" and (template in text or claims in text)
 
 
 def decode_stored(kind: Kind, data: bytes) -> Any:

@@ -22,6 +22,7 @@ from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import Clock, SystemClock
 from dray.server.admission.change import AdmissionRule
 from dray.server.admission.claim_names import UniqueClaimNames
+from dray.server.admission.limit_ranges import LimitRangeAdmission
 from dray.server.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.server.admission.object_count_limit import ObjectCountLimit
 from dray.server.admission.resource_quota import ResourceQuotaAdmission
@@ -237,6 +238,7 @@ class ApiServer:
             NamespaceLifecycle(cache),
             UniqueClaimNames(cache),
             TaintRuleWarnings(cache),
+            LimitRangeAdmission(cache),
             ObjectCountLimit(cache, self._options.limits.max_objects_per_namespace, self.count_refusal),
             *build_write_rules(cache, authorizer),
             LedgerAdmission(

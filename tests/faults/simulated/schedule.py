@@ -99,7 +99,7 @@ class ClusterShape:
             random.choice((1, 1, 2)),
             schedulers,
             random.choice((1, 2, 2, 3)),
-            schedulers == 2 and random.random() < 0.5,
+            schedulers == 2 and random.random() < 0.3,
         )
 
 

@@ -13,20 +13,16 @@ from typing import Any, Final, TypeAlias
 
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
+from dray.api.validation import workloads
 from dray.api.validation.documents import config_data, events, leases, namespaces, nodes, quotas, rbac
 from dray.api.validation.pods.create import validate_new_pod
 from dray.api.validation.pods.resize import validate_ephemeral_containers, validate_resize
 from dray.api.validation.pods.status import validate_changed_status
 from dray.api.validation.pods.update import validate_changed_pod
-from dray.api.validation.workloads import validate_job_selector
 
 Document: TypeAlias = Mapping[str, Any]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
-
-
-def _accept_anything(_document: Document) -> Iterable[FieldError]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +33,10 @@ class DocumentRules:
     on_change: Mapping[str, Callable[[Document, Document], Iterable[FieldError]]] = field(
         default_factory=dict
     )
+
+
+def _build_workload_rules(rules: workloads.WorkloadRules) -> DocumentRules:
+    return DocumentRules(rules.validate_new, {"": rules.validate_changed})
 
 
 DOCUMENT_RULES: Final[Mapping[tuple[str, str], DocumentRules]] = MappingProxyType(
@@ -50,7 +50,18 @@ DOCUMENT_RULES: Final[Mapping[tuple[str, str], DocumentRules]] = MappingProxyTyp
                 "resize": validate_resize,
             },
         ),
-        ("batch", "Job"): DocumentRules(_accept_anything, {"": validate_job_selector}),
+        ("", "PodTemplate"): _build_workload_rules(workloads.POD_TEMPLATE),
+        ("", "ReplicationController"): _build_workload_rules(workloads.REPLICATION_CONTROLLER),
+        ("apps", "ReplicaSet"): _build_workload_rules(workloads.REPLICA_SET),
+        ("apps", "Deployment"): _build_workload_rules(workloads.DEPLOYMENT),
+        ("apps", "DaemonSet"): _build_workload_rules(workloads.DAEMON_SET),
+        ("apps", "StatefulSet"): DocumentRules(
+            workloads.validate_stateful_set, {"": workloads.validate_changed_stateful_set}
+        ),
+        ("batch", "Job"): _build_workload_rules(workloads.JOB),
+        ("batch", "CronJob"): DocumentRules(
+            workloads.validate_cron_job, {"": workloads.validate_changed_cron_job}
+        ),
         ("", "ConfigMap"): DocumentRules(
             config_data.validate_config_map, {"": config_data.validate_changed_config_map}
         ),

@@ -1,20 +1,20 @@
 """Warnings about pods and pod templates: what is deprecated, ignored or ambiguous in a valid pod.
 
 Theory of operation: each check looks at one part of a pod's document and yields what a client should know;
-`CHECKS` lists them. Most pods have few of these parts, so a check begins with the test that ends it. The
-document was decoded before, so every value has the type of its field.
+`CHECKS` lists them with the fields they look at, because most pods have few of these. The document was
+decoded before, so every value has the type of its field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from dray.api.core.pod import CONTAINER_LISTS
-from dray.api.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.fields import ROOT, FieldPath
 from dray.api.kinds import Kind
+from dray.api.validation.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.validation.warnings import FieldWarning, FieldWarnings
 from dray.values.names import check_label_value
 from dray.values.quantity import NANOS_PER_UNIT, Quantity
@@ -59,7 +59,11 @@ def collect_pod_warnings(kind: Kind, document: Document) -> list[FieldWarning]:
     if not spec:
         return []
     path = ROOT.child(*steps)
-    return [warning for check in CHECKS for warning in check(spec, annotations, path)]
+    warnings = list(_check_annotations(spec, annotations, path)) if annotations else []
+    for fields, check in CHECKS:
+        if not fields.isdisjoint(spec):
+            warnings += check(spec, annotations, path)
+    return warnings
 
 
 def _check_node_labels(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
@@ -120,8 +124,6 @@ def _check_pod_affinity(spec: Document, annotations: Document, path: FieldPath) 
 
 
 def _check_annotations(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
-    if not annotations:
-        return
     place = path.child("metadata", "annotations")
     for name, text in POD_ANNOTATIONS.items():
         if name in annotations:
@@ -159,13 +161,18 @@ def _check_repeated_entries(spec: Document, annotations: Document, path: FieldPa
             seen.add(value)
 
 
-def _check_amounts(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
-    yield from _check_fractions(spec.get("overhead"), path.child("spec", "overhead"))
+def _check_overhead(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
+    return _check_fractions(spec.get("overhead"), path.child("spec", "overhead"))
+
+
+def _check_containers(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
     for place, container in _iterate_containers(spec, path):
-        resources = container.get("resources")
+        resources, environment = container.get("resources"), container.get("env")
         if resources:
             for field in ("limits", "requests"):
                 yield from _check_fractions(resources.get(field), place.child("resources", field))
+        if environment and len(environment) > 1:
+            yield from _check_environment(environment, place.child("env"))
 
 
 def _check_fractions(amounts: Document | None, path: FieldPath) -> FieldWarnings:
@@ -177,17 +184,16 @@ def _check_fractions(amounts: Document | None, path: FieldPath) -> FieldWarnings
             yield _warn(path.key(resource), text)
 
 
-def _check_environment(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
-    for place, container in _iterate_containers(spec, path):
-        seen: set[str] = set()
-        for position, variable in enumerate(container.get("env") or ()):
-            name, value = variable.get("name", ""), variable.get("value", "")
-            reference = f"$({name})"
-            extends = reference in value and value != reference and not variable.get("valueFrom")
-            if name in seen and not extends:
-                text = f'hides previous definition of "{name}", which may be dropped when using apply'
-                yield _warn(place.child("env").index(position), text)
-            seen.add(name)
+def _check_environment(variables: Sequence[Document], path: FieldPath) -> FieldWarnings:
+    seen: set[str] = set()
+    for position, variable in enumerate(variables):
+        name, value = variable.get("name", ""), variable.get("value", "")
+        reference = f"$({name})"
+        extends = reference in value and value != reference and not variable.get("valueFrom")
+        if name in seen and not extends:
+            text = f'hides previous definition of "{name}", which may be dropped when using apply'
+            yield _warn(path.index(position), text)
+        seen.add(name)
 
 
 def _check_ports(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
@@ -251,15 +257,15 @@ def _warn(path: FieldPath, text: str) -> FieldWarning:
 
 
 PodCheck: TypeAlias = Callable[[Document, Document, FieldPath], FieldWarnings]
-CHECKS: Final[tuple[PodCheck, ...]] = (
-    _check_node_labels,
-    _check_topology,
-    _check_annotations,
-    _check_volumes,
-    _check_repeated_entries,
-    _check_amounts,
-    _check_environment,
-    _check_ports,
-    _check_grace_period,
-    _check_pod_affinity,
+CHECKS: Final[tuple[tuple[frozenset[str], PodCheck], ...]] = (
+    (frozenset({"nodeSelector", "affinity"}), _check_node_labels),
+    (frozenset({"topologySpreadConstraints"}), _check_topology),
+    (frozenset({"volumes"}), _check_volumes),
+    (frozenset({"hostAliases", "imagePullSecrets"}), _check_repeated_entries),
+    (frozenset({"overhead"}), _check_overhead),
+    (frozenset(CONTAINER_LISTS), _check_containers),
+    (frozenset(CONTAINER_LISTS), _check_ports),
+    (frozenset({"terminationGracePeriodSeconds"}), _check_grace_period),
+    (frozenset({"affinity"}), _check_pod_affinity),
 )
+"""Checks, and the fields of a pod's spec of which it needs one to be worth the look."""

@@ -6,6 +6,7 @@ Unknown and duplicate fields become warnings, or errors in strict mode.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -15,9 +16,11 @@ import msgspec
 from dray.api import whole_objects
 from dray.api.codec import DecodedObject, decode, decode_document
 from dray.api.conversion import translate_path
+from dray.api.decode_report import UnknownField
 from dray.api.fields import FieldError
 from dray.api.json_text import find_duplicate_fields, is_certainly_json, read_json
 from dray.api.kinds import Kind
+from dray.api.messages.field_tables import META_KINDS
 from dray.errors import DecodeError, InputError, InputProblem
 from dray.manifests.documents import read_documents
 from dray.manifests.source import ManifestSource
@@ -35,6 +38,7 @@ YAML_TYPES: Final = (YAML, "application/x-yaml", "text/yaml")
 ACCEPTED_BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+_MAP_KEY: Final = re.compile(r"\[([^\]]*[^\]\d][^\]]*)\]")
 _MAX_PROBLEMS: Final = 20
 """Nobody reads more wrong types in one message."""
 _DUPLICATE_CHECK_BYTES: Final = 16_384
@@ -44,10 +48,14 @@ _DUPLICATE_CHECK_BYTES: Final = 16_384
 class UndecodableBodyError(ApiStatusError):
     """A body that is not an object of its kind, or has fields that strict mode refuses."""
 
-    def __init__(self, kind: str, version: str, problem: str) -> None:
-        text = f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
-        super().__init__(400, "BadRequest", text)
+    def __init__(self, message: str, problem: str) -> None:
+        super().__init__(400, "BadRequest", message)
         self.problem = problem
+
+    @classmethod
+    def from_problem(cls, kind: str, version: str, problem: str) -> UndecodableBodyError:
+        """The error for an object of the right kind with a problem inside."""
+        return cls(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}', problem)
 
 
 class DecodedBody(msgspec.Struct, frozen=True):
@@ -97,11 +105,14 @@ def decode_options(request: ApiRequest) -> dict[str, Any]:
 def decode_message(request: ApiRequest, api_version: str, name: str) -> dict[str, Any]:
     """Decode a body of a kind that is not stored, such as a binding or a review; empty when there is none."""
     document = decode_options(request)
+    if name not in META_KINDS:  # options have the same form in every version
+        _check_type_fields(document, {"apiVersion": api_version, "kind": name})
     kept, found = whole_objects.check_message(api_version, name, document)
     if found.type_errors:
-        raise UndecodableBodyError(name, api_version, _explain_problems(found.type_errors))
+        raise UndecodableBodyError.from_problem(name, api_version, _explain_problems(found.type_errors))
     if found.unknown_fields and read_field_validation(request) == STRICT:
-        raise UndecodableBodyError(name, api_version, _explain_strictly(map(str, found.unknown_fields)))
+        reports = map(_describe_unknown_field, found.unknown_fields)
+        raise UndecodableBodyError.from_problem(name, api_version, _explain_strictly(reports))
     return dict(kept)
 
 
@@ -112,7 +123,7 @@ def decode_object(request: ApiRequest, kind: Kind, version: str) -> DecodedBody:
         names = kind.format_api_version(version), kind.name
         return convert_document(kind, version, decode_body(request, names), mode)
     _check_body(request.body)
-    duplicates = () if request.has_unique_fields else _find_duplicate_fields(request.body, mode)
+    duplicates = () if request.has_unique_fields else find_duplicates(request.body, mode)
     decoded = _decode_fast(request.body, kind, version)
     if decoded is None:
         return convert_document(
@@ -152,13 +163,8 @@ def convert_document(
     if not isinstance(document, dict):
         raise new_bad_request(f"the body must be an object of kind {kind.name}, for example a JSON object")
     expected = {"apiVersion": kind.format_api_version(version), "kind": kind.name}
-    given = {**document, **{field: document.get(field) or expected[field] for field in expected}}
-    for field, what in (("kind", "kind"), ("apiVersion", "API version")):
-        if given[field] != expected[field]:
-            raise new_bad_request(
-                f"the {what} in the data ({given[field]}) does not match "
-                f"the expected {what} ({expected[field]})"
-            )
+    _check_type_fields(document, expected)
+    given = {**document, **expected}
     try:
         if whole_objects.has_object_type(kind, version):
             decoded = whole_objects.decode_whole_document(kind, version, given, trusted=prechecked)
@@ -167,6 +173,17 @@ def convert_document(
     except DecodeError as error:
         raise new_undecodable(kind, version, error) from None
     return _build_decoded_body(decoded, mode, duplicates)
+
+
+def _check_type_fields(document: Mapping[str, Any], expected: Mapping[str, str]) -> None:
+    """Refuse a document that says it is of another kind or version."""
+    for field, what in (("kind", "kind"), ("apiVersion", "API version")):
+        given = document.get(field) or expected[field]
+        if given != expected[field]:
+            problem = (
+                f"the {what} in the data ({given}) does not match the expected {what} ({expected[field]})"
+            )
+            raise UndecodableBodyError(problem, problem)
 
 
 def _build_decoded_body(decoded: DecodedObject, mode: str, duplicates: Sequence[str]) -> DecodedBody:
@@ -186,7 +203,9 @@ def _ensure_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def new_undecodable(kind: Kind, version: str, error: DecodeError) -> ApiStatusError:
     """The error for a document that cannot be decoded as an object of its kind."""
-    return UndecodableBodyError(kind.name, version, _explain_problems(error.problems) or str(error))
+    return UndecodableBodyError.from_problem(
+        kind.name, version, _explain_problems(error.problems) or str(error)
+    )
 
 
 def _explain_problems(problems: Sequence[InputProblem]) -> str:
@@ -210,18 +229,26 @@ def _collect_warnings(decoded: DecodedObject, mode: str, duplicates: Sequence[st
     """Warnings about unknown and duplicate fields; raises an `ApiStatusError` in strict mode."""
     if mode == IGNORE:
         return ()
-    warnings = [str(unknown) for unknown in decoded.unknown_fields]
+    warnings = list(map(_describe_unknown_field, decoded.unknown_fields))
     warnings += (f'duplicate field "{path}"' for path in duplicates)
     if warnings and mode == STRICT:
-        raise UndecodableBodyError(decoded.kind.name, decoded.version, _explain_strictly(warnings))
+        raise UndecodableBodyError.from_problem(
+            decoded.kind.name, decoded.version, _explain_strictly(warnings)
+        )
     return tuple(warnings)
+
+
+def _describe_unknown_field(unknown: UnknownField) -> str:
+    """Name an unknown field as Go's decoder does, with dots before the keys of maps, too."""
+    return str(replace(unknown, path=_MAP_KEY.sub(r".\1", unknown.path)))
 
 
 def _explain_strictly(warnings: Iterable[str]) -> str:
     return f"strict decoding error: {', '.join(warnings)}"
 
 
-def _find_duplicate_fields(body: bytes, mode: str) -> tuple[str, ...]:
+def find_duplicates(body: bytes, mode: str) -> tuple[str, ...]:
+    """The paths of fields that occur twice in a body, as far as the mode asks for it."""
     if mode == STRICT or (mode == WARN and len(body) <= _DUPLICATE_CHECK_BYTES):
         try:
             return find_duplicate_fields(body)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dray.api.deprecations import find_deprecation_warning
 from dray.api.kinds import Kind
+from dray.api.validation import find_deprecation_warning
 from dray.server.discovery.resources import UNSUPPORTED_VERBS
 from dray.server.http.errors import (
     ApiStatusError,
@@ -41,6 +41,8 @@ from dray.server.registry.writer import ObjectWriter
 
 _DURATION = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)")
 
+METHOD_NOT_ALLOWED: Final = 405
+
 ResourceEndpoint = Callable[[ApiRequest], Awaitable[ApiResponse]]
 """Answers a request by itself, without an object of the registry."""
 
@@ -69,7 +71,8 @@ class RequestDispatcher:
         try:
             response = await self._answer(request)
         except ApiStatusError as error:
-            error.headers = (*headers, *error.headers)
+            if error.code != METHOD_NOT_ALLOWED:
+                error.headers = (*headers, *error.headers)
             raise
         return replace(response, headers=(*headers, *response.headers))
 

@@ -23,6 +23,7 @@ from dray.server.http.request_body import (
     UndecodableBodyError,
     convert_document,
     decode_body,
+    find_duplicates,
     parse_json_or_yaml,
     read_field_validation,
 )
@@ -42,6 +43,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+_MERGE_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH)
 ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
@@ -62,6 +64,7 @@ class ObjectPatcher:
             _check_apply(request)
         else:
             _check_force(request)
+        duplicates = find_duplicates(request.body, mode) if content_type in _MERGE_TYPES else ()
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
@@ -74,7 +77,7 @@ class ObjectPatcher:
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
             try:
-                body = convert_document(kind, version, patched, mode, prechecked=prechecked)
+                body = convert_document(kind, version, patched, mode, duplicates, prechecked)
             except UndecodableBodyError as error:
                 raise _to_invalid_patch(kind, call.name, error) from None
             warnings[:] = body.warnings
@@ -97,17 +100,14 @@ class ObjectPatcher:
         (kind, version), call = kind_version, request.call
         _check_applied_kind(patch)
         # The fields of an applied configuration get an owner, so there is no way to ignore unknown ones.
-        body = convert_document(kind, version, patch, STRICT)
-        warnings[:] = body.warnings
-        object_metadata.check_name(body.pending.metadata, call.name)
-        configuration = _select_writable_fields(
-            body.pending, convert_to_storage(kind, version, patch), call.subresource
-        )
+        given = convert_document(kind, version, patch, STRICT).pending
+        object_metadata.check_name(given.metadata, call.name)
+        sent = convert_to_storage(kind, version, patch)
         try:
             outcome = field_ownership.apply_configuration(
-                body.pending.kind,
+                given.kind,
                 None if old is None else old.document,
-                configuration,
+                _select_writable_fields(given, sent, call.subresource),
                 manager=call.query["fieldManager"],
                 force=call.query.get("force") in ("true", "1", "True"),
                 now=format_timestamp(self._clock.now()),
@@ -117,7 +117,7 @@ class ObjectPatcher:
             raise _to_conflict(kind, call.name, error) from None
         except PatchError as error:
             raise _to_api_error(error) from None
-        applied = convert_document(body.pending.kind, body.pending.kind.version, outcome.document).pending
+        applied = convert_document(given.kind, given.kind.version, outcome.document).pending
         fields = list(outcome.managed_fields)
         if old is None:
             if call.subresource:
@@ -127,7 +127,7 @@ class ObjectPatcher:
             return self._writer.propose_create(
                 request, version, applied, (namespace, call.name), warnings, fields
             )
-        object_metadata.check_preconditions(kind, old, body.pending.metadata)
+        object_metadata.check_preconditions(kind, old, given.metadata)
         return self._writer.propose_update(request, version, applied, old, warnings, fields)
 
 

@@ -11,7 +11,7 @@ Rules for this file: `decide` functions are called again after a conflict, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from dray.api.fields import FieldError
@@ -30,10 +30,12 @@ from dray.api.validation import (
 from dray.clock import Clock, format_timestamp
 from dray.errors import DecodeError
 from dray.server.admission.certificate_requests import set_requester
+from dray.server.admission.limit_ranges import apply_limit_ranges
 from dray.server.admission.pod_priority import resolve_pod_priority
 from dray.server.http.errors import new_already_exists, new_invalid, new_not_found
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
 from dray.server.http.requests import ApiCall, ApiRequest
+from dray.server.http.responses import attach_warnings
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
@@ -80,6 +82,12 @@ class ObjectWriter:
     async def create(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Store a new object."""
         body = decode_object(request, kind, version)
+        with attach_warnings(body.warnings):
+            return await self._create_with_free_name(request, kind, version, body)
+
+    async def _create_with_free_name(
+        self, request: ApiRequest, kind: Kind, version: str, body: DecodedBody
+    ) -> WriteResult:
         generated = not body.pending.metadata.get("name") and bool(body.pending.metadata.get("generateName"))
         for attempt in range(MAX_NAME_ATTEMPTS):
             name = object_metadata.choose_name(body.pending.metadata, self._random_int)
@@ -118,9 +126,9 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
-            named = self._admit_new(request, proposed.replace_metadata(metadata))
+            named = proposed.replace_metadata(metadata)
             return self._ensure_decodable(
-                version, proposed.kind, lambda: prepare_for_create(named)
+                version, proposed.kind, lambda: self._prepare_new(request, named)
             ).apply_defaults(self._format_now())
 
         def validate(proposed: PendingObject) -> WriteDecision:
@@ -171,9 +179,9 @@ class ObjectWriter:
         metadata = object_metadata.build_create_metadata(
             kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = self._admit_new(request, pending.replace_metadata(metadata))
+        named = pending.replace_metadata(metadata)
         pending = self._ensure_decodable(
-            version, kind, lambda: complete_create(prepare_for_create(pending))
+            version, kind, lambda: complete_create(self._prepare_new(request, named))
         ).apply_defaults(now)
         pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
@@ -191,9 +199,11 @@ class ObjectWriter:
         )
         return pending.replace_managed_fields(fields)
 
-    def _admit_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
-        """A new object with what follows from other objects and from its creator."""
-        return set_requester(resolve_pod_priority(pending, self._registry.cache), request.user)
+    def _prepare_new(self, request: ApiRequest, pending: PendingObject) -> PendingObject:
+        """A new object with its defaults, and with what follows from other objects and from its creator."""
+        cache = self._registry.cache
+        admitted = set_requester(resolve_pod_priority(pending, cache), request.user)
+        return apply_limit_ranges(prepare_for_create(admitted), cache)
 
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Replace a stored object, or only its status."""
@@ -215,7 +225,8 @@ class ObjectWriter:
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
-        result = await self._registry.write(request, kind, namespace, call.name, decide)
+        with attach_warnings(body.warnings):
+            result = await self._registry.write(request, kind, namespace, call.name, decide)
         return _add_warnings(result, warnings)
 
     def _decide_update(
@@ -237,18 +248,11 @@ class ObjectWriter:
         pending, dropped = pending.apply_defaults(now, before).drop_gated_fields(self._gates, before)
         warnings += map(str, dropped)
         changed = pending.differs_from(before)
-        # A status update of a closed kind shares the metadata of the stored object.
-        if changed or pending.metadata is not before.metadata:
-            metadata = object_metadata.build_update_metadata(
-                kind, pending.metadata, before.metadata, changed=changed
-            )
-            pending = pending.replace_metadata(metadata)
+        pending = _update_metadata(pending, before, changed)
         errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
-        if changed and kind.open and not subresource and kind.name != "Pod":
-            # People rarely update pods themselves; templates they do.
-            warnings += map(str, collect_pod_warnings(kind, pending.document))
+        warnings += _collect_template_warnings(pending, subresource) if changed else ()
         if _is_deletion_complete(pending):
             return DeleteObject(pending)
         if managed_fields is None:
@@ -292,6 +296,25 @@ def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
     They are no change of the client, so they change no generation and no immutable field.
     """
     return stored if subresource in ("status", "finalize") else stored.apply_open_defaults()
+
+
+def _collect_template_warnings(pending: PendingObject, subresource: str) -> Iterable[str]:
+    """Warnings about the pod template of an updated object; pods themselves are rarely updated by people."""
+    kind = pending.kind
+    if subresource or not kind.open or kind.name == "Pod":
+        return ()
+    return map(str, collect_pod_warnings(kind, pending.document))
+
+
+def _update_metadata(pending: PendingObject, before: PendingObject, changed: bool) -> PendingObject:
+    """The object with what the server keeps of its metadata, and with a new generation when it changes."""
+    # A status update of a closed kind shares the metadata of the stored object.
+    if not changed and pending.metadata is before.metadata:
+        return pending
+    metadata = object_metadata.build_update_metadata(
+        pending.kind, pending.metadata, before.metadata, changed=changed
+    )
+    return pending.replace_metadata(metadata)
 
 
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:

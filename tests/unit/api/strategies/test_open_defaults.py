@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import find_kind, get_kind, parse_document_kind
+from dray.api.messages.field_tables import INLINE, LIST
 from dray.api.strategies.open_defaults import (
     OPEN_DEFAULTS,
     DefaultsRow,
@@ -17,13 +18,11 @@ from dray.api.strategies.open_defaults import (
 )
 from dray.api.strategies.open_defaults.pods import choose_pull_policy
 from dray.wire.kubernetes.message_tables import (
-    INLINE,
     MessageType,
     find_message,
     find_root_message,
     has_message,
 )
-from dray.wire.protobuf import LIST
 from tests.contract.recorded_defaults import SETS, read_cases
 
 KINDS = sorted(OPEN_DEFAULTS)
