@@ -14,6 +14,7 @@ from pathlib import Path
 _ERROR = re.compile(r"^[EF]\d{4} \S+ +\d+ (?P<file>[\w.-]+):\d+\] (?P<text>.*)$")
 _PANIC = re.compile(r"^(panic:|fatal error:|.*Observed a panic)")
 _MESSAGE = re.compile(r'"(?P<message>[^"]*)"')
+_SAID = re.compile(r'err="(?P<error>(?:[^"\\]|\\.)*)"')
 UNREACHABLE = "the server is not reachable"
 _CAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -25,7 +26,10 @@ _CAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"(?i:leader ?election lost)"
         ),
     ),
-    ("an object changed meanwhile", re.compile(r"the object has been modified|StorageError: invalid object")),
+    (
+        "an object changed meanwhile",
+        re.compile(r"the object has been modified|deallocated elsewhere in the meantime"),
+    ),
     ("a cache is older than a write", re.compile(r"is not as new as written|cache is out of date")),
     ("the namespace is being deleted", re.compile(r"because it is being terminated|remain in namespace")),
     ("a quota is used up", re.compile(r"exceeded quota")),
@@ -75,7 +79,9 @@ def find_patterns(lines: Iterable[str]) -> Counter[str]:
 
 def build_pattern(file: str, text: str) -> str:
     """Name an error by its cause, with where it was written unless every program writes it everywhere."""
-    cause = next((name for name, pattern in _CAUSES if pattern.search(text)), None)
+    said = _SAID.search(text)
+    error = said["error"] if said else text
+    cause = next((name for name, pattern in _CAUSES if pattern.search(error)), None)
     if cause is None:
         return f"{file} {reduce_text(text)}"
     if cause == UNREACHABLE:
