@@ -73,6 +73,7 @@ def run_campaign(
     """Yield the outcome of each schedule, in no order; `plant` is called before a cluster starts."""
     blocks = list(group_by_block(seeds).items())
     warm_up()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     workers = [_start_worker(blocks[number::jobs], plant) for number in range(min(jobs, len(blocks)))]
     try:
         yield from _read_outcomes([reader for _, reader in workers], stop_early=stop_early)
@@ -125,12 +126,15 @@ def _fork(work: Callable[[], None]) -> int:
 
 def _start_worker(blocks: Sequence[tuple[int, list[int]]], plant: Callable[[], None]) -> tuple[int, Any]:
     source, sink = os.pipe()
+    parent = os.getpid()
 
     def work() -> None:
         os.close(source)
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
         for block, seeds in blocks:
+            if os.getppid() != parent:
+                return  # the campaign was killed
             os.waitpid(_fork(partial(_run_block, block, seeds, sink, plant)), 0)
 
     pid = _fork(work)

@@ -156,6 +156,7 @@ class Campaign:
         await self._take_steps()
         await self._wait_for_server()
         await self._check_quiet("settled")
+        await self._check_ledger()
         await self._workload.drain()
         await self._check_quiet("drained")
         await self._check_ledger()

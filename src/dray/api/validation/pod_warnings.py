@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from dray.api.core.pod import CONTAINER_LISTS
-from dray.api.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.fields import ROOT, FieldPath
 from dray.api.kinds import Kind
+from dray.api.validation.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.validation.warnings import FieldWarning, FieldWarnings
 from dray.values.names import check_dns_label, check_label_value
 from dray.values.quantity import NANOS_PER_UNIT, Quantity

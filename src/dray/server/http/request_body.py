@@ -20,6 +20,7 @@ from dray.api.decode_report import UnknownField
 from dray.api.fields import FieldError
 from dray.api.json_text import find_duplicate_fields, is_certainly_json, read_json
 from dray.api.kinds import Kind
+from dray.api.messages.field_tables import META_KINDS
 from dray.errors import DecodeError, InputError, InputProblem
 from dray.manifests.documents import read_documents
 from dray.manifests.source import ManifestSource
@@ -36,7 +37,6 @@ from dray.server.objects.stored_object import get_storage_kind
 YAML_TYPES: Final = (YAML, "application/x-yaml", "text/yaml")
 ACCEPTED_BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
 
-_OPTIONS: Final = ("DeleteOptions",)
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _MAP_KEY: Final = re.compile(r"\[([^\]]*[^\]\d][^\]]*)\]")
 _MAX_PROBLEMS: Final = 20
@@ -110,7 +110,7 @@ def decode_message(request: ApiRequest, api_version: str, name: str) -> dict[str
     document = decode_options(request)
     # Options are the same in all groups, and clients name that of the object.
     named = document.get("apiVersion") or api_version
-    _check_type_fields(document, {"apiVersion": named if name in _OPTIONS else api_version, "kind": name})
+    _check_type_fields(document, {"apiVersion": named if name in META_KINDS else api_version, "kind": name})
     kept, found = whole_objects.check_message(api_version, name, document)
     if found.type_errors:
         raise UndecodableBodyError.from_problem(name, api_version, _explain_problems(found.type_errors))

@@ -203,7 +203,6 @@ _STORED_WITHOUT_GENERATION: Final = (
     ("", "PersistentVolumeClaim"),
     ("apiregistration.k8s.io", "APIService"),
     ("apps", "ControllerRevision"),
-    ("certificates.k8s.io", "PodCertificateRequest"),
     ("coordination.k8s.io", "LeaseCandidate"),
     ("networking.k8s.io", "IPAddress"),
     ("networking.k8s.io", "ServiceCIDR"),
@@ -360,6 +359,9 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
         ("certificates.k8s.io", "ClusterTrustBundle"): _SIGNED,
+        ("certificates.k8s.io", "PodCertificateRequest"): KindStrategy(
+            has_generation=False, selectable_fields=("spec.signerName", "spec.podName", "spec.nodeName")
+        ),
         ("certificates.k8s.io", "CertificateSigningRequest"): replace_fields(
             _SIGNED, prepare_for_update=_keep_spec
         ),
