@@ -46,6 +46,8 @@ BACKOFF_SECONDS: Final = 32.0
 RARE_BOOKMARK_SECONDS: Final = 60.0
 BOOKMARKS_EVERY: Final = 4
 """One block of so many has bookmarks as often as in production."""
+SHUFFLED_EVERY: Final = 5
+"""In one block of so many, processes run their callbacks in any order."""
 PROBE_EVERY: Final = 4
 """One schedule of so many ends with a last pod."""
 MAX_REST_SECONDS: Final = 600.0
@@ -75,6 +77,8 @@ class ScheduleRun:
         self.rates = FaultRates(cluster.random)
         if block % BOOKMARKS_EVERY:
             cluster.bookmark_seconds = RARE_BOOKMARK_SECONDS
+        cluster.loop.job_delay = self.rates.draw_delay
+        cluster.loop.shuffles = block % SHUFFLED_EVERY == 0
         self._nodes = [f"node-{number}" for number in range(shape.nodes)]
         cluster.load_initial_objects(build_setup_contents(shape.nodes))
         election = {"leader_elect": shape.leader_election, "lease_timing": LEASE_TIMING}

@@ -103,10 +103,14 @@ def decode_options(request: ApiRequest) -> dict[str, Any]:
 
 
 def decode_message(request: ApiRequest, api_version: str, name: str) -> dict[str, Any]:
-    """Decode a body of a kind that is not stored, such as a binding or a review; empty when there is none."""
+    """Decode a body of a kind that is not stored, such as a binding or a review.
+
+    It may leave out what it is, but not say that it is something else.
+    """
     document = decode_options(request)
-    if name not in META_KINDS:  # options have the same form in every version
-        _check_type_fields(document, {"apiVersion": api_version, "kind": name})
+    # Options are the same in all groups, and clients name that of the object.
+    named = document.get("apiVersion") or api_version
+    _check_type_fields(document, {"apiVersion": named if name in META_KINDS else api_version, "kind": name})
     kept, found = whole_objects.check_message(api_version, name, document)
     if found.type_errors:
         raise UndecodableBodyError.from_problem(name, api_version, _explain_problems(found.type_errors))

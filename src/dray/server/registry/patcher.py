@@ -100,9 +100,10 @@ class ObjectPatcher:
         (kind, version), call = kind_version, request.call
         _check_applied_kind(patch)
         # The fields of an applied configuration get an owner, so there is no way to ignore unknown ones.
-        given = convert_document(kind, version, patch, STRICT).pending
+        body = convert_document(kind, version, patch, STRICT)
+        warnings += body.warnings
+        given, sent = body.pending, convert_to_storage(kind, version, patch)
         object_metadata.check_name(given.metadata, call.name)
-        sent = convert_to_storage(kind, version, patch)
         try:
             outcome = field_ownership.apply_configuration(
                 given.kind,

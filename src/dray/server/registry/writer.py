@@ -11,10 +11,10 @@ Rules for this file: `decide` functions are called again after a conflict, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from dray.api.fields import FieldError
+from dray.api.fields import ROOT, FieldError, invalid
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import (
@@ -50,6 +50,7 @@ from dray.server.registry.object_registry import (
     WriteResult,
 )
 from dray.server.registry.strategies import (
+    VERSIONED_KINDS,
     complete_create,
     get_strategy,
     has_status,
@@ -223,6 +224,7 @@ class ObjectWriter:
                 )
                 return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
+            _require_version(kind, version, call.name, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
         with attach_warnings(body.warnings):
@@ -278,6 +280,14 @@ class ObjectWriter:
             return pending
         except DecodeError as error:
             raise new_undecodable(kind, version, error) from None
+
+
+def _require_version(kind: Kind, api_version: str, name: str, metadata: Mapping[str, Any]) -> None:
+    """Refuse an update without a resource version, where its kind asks for one."""
+    given = metadata.get("resourceVersion") or "0"
+    if given == "0" and (kind.group, kind.name) in VERSIONED_KINDS and api_version == kind.version:
+        path = ROOT.child("metadata").child("resourceVersion")
+        raise new_invalid(kind, name, [invalid(path, given, "must be specified for an update")])
 
 
 class _NameTakenError(Exception):
