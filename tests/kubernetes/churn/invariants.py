@@ -58,7 +58,7 @@ def _find_stuck_claims(claims: list[Document], pods: dict[str, Document]) -> Ite
 def _has_finished(pod: Document) -> bool:
     """Whether a pod will not run again.
 
-    While others use its claim, kube-controller-manager 1.37 removes and adds its reservation in turns, on every
+    While others use its claim, kube-controller-manager 1.37 removes and adds its reservation in turns, on any
     server: only the last user of a claim has to lose it.
     """
     return pod.get("status", {}).get("phase") in FINISHED
