@@ -244,14 +244,26 @@ class _Call(_Connection):
                 "the connection broke before the answer",
                 context=self.loop.outside.context,
             )
-        elif not network.is_cut(self.client, self.host):
+        else:
             # The message is on its way: it arrives even when the server crashes now.
+            until = self.loop.time() + MAX_RETRANSMISSION_SECONDS
             network.loop.call_later(
-                network.conditions.draw_delay(), self._arrive, response, context=self.loop.outside.context
+                network.conditions.draw_delay(),
+                self._arrive,
+                response,
+                until,
+                context=self.loop.outside.context,
             )
 
-    def _arrive(self, response: TransportResponse) -> None:
-        if not self.waiter.done():
+    def _arrive(self, response: TransportResponse, until: float) -> None:
+        """Deliver the response; what a partition holds back is sent again, until the connection breaks."""
+        if self.network.is_cut(self.client, self.host):
+            if self.loop.time() >= until:
+                self.fail("the connection broke before the answer")
+            else:
+                outside = self.loop.outside.context
+                self.loop.call_later(RETRANSMISSION_SECONDS, self._arrive, response, until, context=outside)
+        elif not self.waiter.done():
             self.waiter.set_result(response)
 
 
