@@ -6,8 +6,7 @@ request never reaches the server; a lost response comes from a server that has a
 learns only that its connection broke. A watch is a sequence of messages that arrive in order, however late.
 When a server crashes, its connections break; what it had sent before may still arrive.
 
-Rules for this file: messages are objects of this process and are not encoded; nothing is delivered twice,
-because TCP does not.
+Rules for this file: messages are objects of this process and are not encoded; none is delivered twice.
 """
 
 from __future__ import annotations
