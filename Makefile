@@ -27,6 +27,7 @@ CORPUS ?=
 PYTEST_ARGS ?=
 RELEASE_ARGS ?=
 PYTHONS ?=
+ARGS ?=
 JOBS ?= auto
 FUZZ_INPUTS ?= 200000
 FAULTS ?= *
@@ -133,6 +134,10 @@ faults: $(READY) ## Long fault runs, one after the other, in full size (FAULTS=s
 		package=$$(dirname $$main | tr / .); echo "== $$package"; \
 		$(PY) -m $$package --full || failed=1; \
 	done; exit $$failed
+
+.PHONY: simulate.faults
+simulate.faults: $(READY) ## 100,000 schedules of faults in a simulated cluster, and planted faults (ARGS=--minutes=10)
+	@$(PY) -m tests.faults.simulated --full $(ARGS)
 
 .PHONY: soak
 soak: $(READY) ## A simulated day of steady work on one cluster: nothing may grow (SOAK_HOURS=2 for less, SOAK_SEED=7 for another)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dray.api.json_text import read_json, write_json
+from dray.api.kinds import parse_document_kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.client.transport import JSON, TransportRequest, TransportStream
 from dray.clock import SystemClock
@@ -21,7 +22,8 @@ from dray.gates import GateSet
 from dray.server.app import ApiServer, ApiServerOptions
 from dray.server.http.application import ApiApplication
 from dray.server.http.limits import ServerLimits
-from dray.store import Store
+from dray.server.objects.stored_object import build_key, encode_document
+from dray.store import Put, Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import StructuredLogger
 from dray.wire import kubernetes
@@ -125,6 +127,13 @@ class Api:
 
     async def create(self, document: Mapping[str, Any], where: str = "", **query: Any) -> Any:
         return _good(await self.ask("POST", where or _home(document), document, **query))
+
+    async def plant(self, document: Mapping[str, Any]) -> None:
+        """Store an object as it is, without any check, as servers did that checked less."""
+        kind, _ = parse_document_kind(document)
+        metadata = document["metadata"]
+        key = build_key(kind, metadata.get("namespace", ""), metadata["name"])
+        await self.store.txn([], [Put(key, encode_document(kind, document))])
 
     async def put(self, document: Mapping[str, Any], where: str, **query: Any) -> Any:
         return _good(await self.ask("PUT", where, document, **query))

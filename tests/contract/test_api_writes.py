@@ -288,7 +288,7 @@ async def test_a_pod_is_bound_once() -> None:
         assert (again.code, again.reason) == (409, "Conflict")
         assert "already assigned" in again.message
         assert (
-            await api.ask("POST", path("pods", "q", sub="binding"), {"target": binding["target"]})
+            await api.ask("POST", path("pods", "q", sub="binding"), {**binding, "metadata": {"name": "q"}})
         ).code == 404
         assert (await api.ask("POST", path("pods", "q", sub="binding"), binding)).code == 400
 
@@ -300,7 +300,7 @@ async def test_a_pod_can_be_bound_through_the_legacy_bindings_resource() -> None
         assert (await api.ask("POST", path("bindings"), binding)).code == 201
         assert (await api.get(path("pods", "p")))["spec"]["nodeName"] == "node-a"
         assert (await api.ask("POST", path("bindings"), binding)).code == 409
-        assert (await api.ask("POST", path("bindings"), {"target": binding["target"]})).code == 404
+        assert (await api.ask("POST", path("bindings"), {"target": binding["target"]})).code == 400
         assert (await api.ask("GET", path("bindings"))).code == 405
         assert (await api.ask("DELETE", path("bindings"))).code == 405
         assert (await api.ask("GET", path("bindings", "p"))).code == 404
@@ -312,14 +312,15 @@ async def test_server_owned_fields_survive_updates() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         where = path("resourceclaims", "a")
-        response = await api.patch(where, {"metadata": {"generation": 77, "selfLink": "/forged"}})
+        forged = {"generation": 77, "selfLink": "/forged", "creationTimestamp": "2001-01-01T00:00:00Z"}
+        response = await api.patch(where, {"metadata": forged})
         assert response["metadata"] == made["metadata"]
+        for moved in ({"metadata": {"namespace": "kube-system"}}, {"metadata": {"name": "b"}}):
+            assert (await api.ask("PATCH", where, moved, headers={"content-type": MERGE})).code == 400
         for field, value in (
-            ("creationTimestamp", "2001-01-01T00:00:00Z"),
             ("deletionTimestamp", "2001-01-01T00:00:00Z"),
             ("deletionGracePeriodSeconds", 5),
-            ("namespace", "kube-system"),
-            ("name", "b"),
+            ("uid", "5d1cd0a6-7d9c-4d2b-a0a4-2d9d4e5c6f01"),
         ):
             body = {"metadata": {field: value}}
             refused = await api.ask("PATCH", where, body, headers={"content-type": MERGE})
@@ -351,6 +352,7 @@ async def test_a_new_pod_has_defaults_and_a_status() -> None:
             await api.patch(where, {"spec": spec}, STRATEGIC)
         plain = pod("p")
         plain["spec"]["containers"][0]["image"] = "pause:5"
+        plain["spec"] |= {"activeDeadlineSeconds": 30, "tolerations": [{"key": "x", "operator": "Exists"}]}
         replaced = await api.put(plain | {"status": {}}, where)
         assert replaced["spec"]["restartPolicy"] == "Always"
         assert replaced["status"]["phase"] == "Pending"
@@ -379,3 +381,20 @@ async def test_empty_values_of_go_clients_are_dropped() -> None:
         document["spec"]["containers"][0] |= {"resources": {"claims": None}, "env": None}
         response = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
         assert response.code == 201, response.document
+
+
+async def test_a_certificate_request_names_who_created_it() -> None:
+    where = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": "", "signerName": "example.com/s", "usages": ["client auth"]}
+    asked = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": "csr"},
+        "spec": {**spec, "username": "system:node:other", "groups": ["system:nodes"], "extra": {"a": ["b"]}},
+    }
+    async with serving() as api:
+        created = await api.as_user("ann", "system:masters").create(asked, where)
+        groups = ["system:masters", "system:authenticated"]
+        assert created["spec"] == {**spec, "username": "ann", "groups": groups}
+        kept = await api.put({**asked, "metadata": created["metadata"]}, f"{where}/csr")
+        assert kept["spec"] == created["spec"]

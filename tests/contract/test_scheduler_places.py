@@ -181,9 +181,12 @@ async def test_the_pod_with_the_highest_priority_gets_freed_devices(tmp_path):
         await here.cluster(1, devices=1)
         await here.make(asks(exactly()), pod("first", by_template()))
         await here.until_bound("first")
-        await here.make(
-            *(pod(f"p-{value}", by_template(), priority=value) for value in (1, 3, 2)),
-        )
+        ranks = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        for value in (1, 3, 2):
+            await here.make(
+                {**ranks, "metadata": {"name": f"rank-{value}"}, "value": value},
+                pod(f"p-{value}", by_template(), priorityClassName=f"rank-{value}"),
+            )
         for value in (1, 2, 3):
             await here.until_refused(f"p-{value}")
         for last, value in (("first", 3), ("p-3", 2), ("p-2", 1)):

@@ -150,10 +150,6 @@ RULES = (
         "claim-twice",
         "a pod that names one claim twice runs; kube-scheduler allocates it and fails to reserve it twice",
     ),
-    _build_rule(
-        "undecodable",
-        "a value of a wrong type is refused with its field (422); Kubernetes cannot decode it (400)",
-    ),
     Rule("empty", "dray leaves out a field that has no content", _is_empty),
 )
 

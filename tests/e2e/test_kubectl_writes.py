@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dray.api.kinds import parse_document_kind
 from tests.contract.documents import claim, config, device_class, node, pod, resource_slice, template
+from tests.contract.recorded_defaults import read_cases
 from tests.e2e.kubectl import Kubectl
 
 
@@ -23,6 +25,17 @@ def _everything(kubectl: Kubectl) -> list[dict[str, Any]]:
         template("t") | home,
         pod("p", kubectl.namespace, claim_name="c"),
         config("m", kubectl.namespace),
+        *_workloads(kubectl.namespace),
+    ]
+
+
+def _workloads(namespace: str) -> list[dict[str, Any]]:
+    """Objects of which the server stores far more than was written."""
+    given = [case.given for name in ("workloads", "network") for case in read_cases(name)]
+    return [
+        {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+        for document in given
+        if parse_document_kind(document)[0].namespaced
     ]
 
 
@@ -190,3 +203,17 @@ def test_generated_names(kubectl: Kubectl) -> None:
     document = config("", kubectl.namespace)
     document["metadata"] = {"generateName": "made-"}
     assert kubectl("create", "-f", "-", given=document).out.startswith("configmap/made-")
+
+
+def test_a_pod_gets_a_debug_container_and_other_resources(kubectl: Kubectl) -> None:
+    given = pod("p", kubectl.namespace)
+    given["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    kubectl("create", "-f", "-", given=given)
+    kubectl("debug", "p", "--image=busybox", "--container=look", "--target=c")
+    (added,) = kubectl.get("pod", "p")["spec"]["ephemeralContainers"]
+    assert (added["name"], added["image"], added["targetContainerName"]) == ("look", "busybox", "c")
+    change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+    kubectl("patch", "pod", "p", "--subresource", "resize", "-p", json.dumps(change))
+    assert kubectl.get("pod", "p")["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
+    refused = kubectl("patch", "pod", "p", "-p", json.dumps(change).replace('"2"', '"3"'), fails=True)
+    assert "spec: Forbidden" in refused.err

@@ -109,43 +109,29 @@ def format_gates(gates: Mapping[str, bool]) -> str:
     return ",".join(f"{name}={str(enabled).lower()}" for name, enabled in sorted(gates.items()))
 
 
-def _write_token_key(file: Path) -> Path:
+def _write_token_key(file: Path) -> None:
     """Write the key that signs tokens of service accounts, in the only form kube-apiserver reads."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.PrivateFormat.TraditionalOpenSSL
     file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-    return file
 
 
-class ControlPlane:
-    """etcd and a kube-apiserver that answer, and what was started beside them."""
+class ServerPlane:
+    """An API server of any kind, and what was started beside it."""
 
-    def __init__(self, folder: Path, stack: ExitStack, options: ApiServerOptions) -> None:
+    api_server: Program
+
+    def __init__(
+        self, folder: Path, stack: ExitStack, certificates: CertificateAuthority, options: ApiServerOptions
+    ) -> None:
         self.folder = folder
         self.options = options
         self._stack = stack
-        self._certificates = CertificateAuthority.open(folder / "keys")
-        self._token_key = _write_token_key(folder / "keys" / "service-account.key")
+        self._certificates = certificates
+        self._token_key = certificates.ca_file.parent / "service-account.key"
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.kubeconfig = self.write_kubeconfig("admin", MASTERS)
-        self._etcd = self._start_etcd()
-        self.api_server = self.add("kube-apiserver", *self._build_api_server_flags())
-
-    @property
-    def etcd_endpoint(self) -> str:
-        """Where its etcd is, with everything that was ever stored."""
-        return self._etcd.endpoints[0]
-
-    @classmethod
-    @contextmanager
-    def open(cls, folder: Path, options: ApiServerOptions | None = None) -> Iterator[Self]:
-        """Start etcd and kube-apiserver, and end everything that was started in the end."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            plane = cls(folder, stack, options or ApiServerOptions())
-            plane.wait_until_ready()
-            yield plane
 
     def wait_until_ready(self) -> None:
         until(lambda: self.is_ready() or not self.api_server.running, self.api_server.read_log_end)
@@ -158,6 +144,15 @@ class ControlPlane:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+    @property
+    def keys(self) -> CertificateAuthority:
+        """The authority that signs the certificates of the server and of its clients."""
+        return self._certificates
+
+    def redirect_clients(self, url: str) -> None:
+        """Have programs that are started from now on connect to another address, such as a proxy's."""
+        self.url = url
 
     def write_kubeconfig(self, user: str, *groups: str, days: int = 2) -> Path:
         """A kubeconfig with a client certificate for the user; the same file for the same user."""
@@ -236,6 +231,31 @@ class ControlPlane:
         if self.options.emulated_version:
             flags.append(f"--emulated-version={self.options.emulated_version}")
         return flags
+
+
+class ControlPlane(ServerPlane):
+    """etcd and a kube-apiserver that answer, and what was started beside them."""
+
+    def __init__(self, folder: Path, stack: ExitStack, options: ApiServerOptions) -> None:
+        super().__init__(folder, stack, CertificateAuthority.open(folder / "keys"), options)
+        _write_token_key(self._token_key)
+        self._etcd = self._start_etcd()
+        self.api_server = self.add("kube-apiserver", *self._build_api_server_flags())
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, options: ApiServerOptions | None = None) -> Iterator[Self]:
+        """Start etcd and kube-apiserver, and end everything that was started in the end."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            plane = cls(folder, stack, options or ApiServerOptions())
+            plane.wait_until_ready()
+            yield plane
+
+    @property
+    def etcd_endpoint(self) -> str:
+        """Where its etcd is, with everything that was ever stored."""
+        return self._etcd.endpoints[0]
 
     def _start_etcd(self) -> etcd_server.Cluster:
         program = etcd_server.binary(self.folder)

@@ -21,7 +21,7 @@ import pytest
 from tests.contract.etcd_server import free_port
 from tests.e2e.patience import until
 from tests.kubernetes.binaries import require_program
-from tests.kubernetes.control_plane import ControlPlane, Program, format_gates
+from tests.kubernetes.control_plane import Program, ServerPlane, format_gates
 from tests.kubernetes.images import IMAGE, require_busybox, write_image
 
 _NETWORK_PLUGIN = """#!/bin/sh
@@ -41,7 +41,7 @@ class KubeletNode:
     """One node; `kubelet` and `containerd` can be killed and started again."""
 
     def __init__(
-        self, plane: ControlPlane, name: str, root: Path, gates: Mapping[str, bool], config: Mapping[str, Any]
+        self, plane: ServerPlane, name: str, root: Path, gates: Mapping[str, bool], config: Mapping[str, Any]
     ) -> None:
         self.plane = plane
         self.name = name
@@ -160,7 +160,7 @@ class KubeletNode:
 
 @contextmanager
 def open_kubelet_node(
-    plane: ControlPlane,
+    plane: ServerPlane,
     name: str = "node-a",
     gates: Mapping[str, bool] | None = None,
     config: Mapping[str, Any] | None = None,

@@ -99,7 +99,10 @@ async def test_t01_a_claim_that_does_not_tolerate_it_waits_and_its_pod_names_the
 
 async def extended(here: World) -> None:
     """A pod whose claim is only known from its status and from whom the claim is reserved for."""
-    await here.make(resource_slice("s", devices=1), claim("c"), pod("p"))
+    asked = pod("p")
+    for amounts in ("requests", "limits"):
+        asked["spec"]["containers"][0].setdefault("resources", {})[amounts] = {"example.com/gpu": "1"}
+    await here.make(resource_slice("s", devices=1), claim("c"), asked)
     mapping = [{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "gpu"}]
     said = {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": mapping}}
     await here.client.patch(POD, "p", MergePatch({"status": said}), "default", subresource="status")

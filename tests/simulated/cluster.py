@@ -105,6 +105,11 @@ class SimulatedCluster:
         service.process = process = self.loop.start_process(service.name, service.starts)
         service.task = process.context.run(self.loop.create_task, service.build(service))
 
+    def start_if_down(self, service: SimulatedService) -> None:
+        """Start a service whose process has ended."""
+        if not service.is_alive:
+            self.start(service)
+
     def crash(self, service: SimulatedService) -> None:
         """End the process of a service at once."""
         if service.process is not None:
@@ -123,20 +128,14 @@ class SimulatedCluster:
 
     def close(self) -> None:
         """Drop everything; the directory is deleted."""
+        for service in self.services.values():
+            service.task = service.process = None
         self.services.clear()
         self.machines.clear()
         self.network.hosts.clear()
         self.store.drop()
         self.loop.close()
         self.delete_directory()
-
-    def use_own_directory(self) -> None:
-        """Continue in a copy of the directory, after a fork."""
-        fresh = Path(tempfile.mkdtemp(prefix="dray-simulated-", dir=_find_memory()))
-        shutil.copytree(self.directory, fresh, dirs_exist_ok=True)
-        self.directory = fresh
-        for machine in self.machines.values():
-            machine.move_disk(fresh)
 
     def delete_directory(self) -> None:
         """Delete the files of machines and servers."""

@@ -124,6 +124,8 @@ class SimulatedLoop:
         self.steps = self._steps_before = 0
         self.job_delay: Callable[[], float] = lambda: 0.0
         """How long work for a thread takes."""
+        self.shuffles = False
+        """Whether a process may also run its own callbacks in another order than they became ready."""
         self.failures: list[dict[str, Any]] = []
         """What the exception handler was told."""
         self.outside = self.start_process("outside")
@@ -289,8 +291,11 @@ class SimulatedLoop:
         count = len(active)
         place = int(self._draw() * count) if count > 1 else 0
         process = active[place]
-        handle = process.ready.popleft()
-        if not process.ready:
+        ready = process.ready
+        if self.shuffles and len(ready) > 1:
+            ready.rotate(-int(self._draw() * len(ready)))
+        handle = ready.popleft()
+        if not ready:
             active[place] = active[-1]
             active.pop()
         if handle.done:

@@ -1,9 +1,8 @@
 """A simulated machine: what survives the agent on it, and what survives a reboot.
 
-Theory of operation: containers and prepared claims live as long as the machine runs, whatever happens to the
-agent; its checkpoint lives on the disk. An agent that starts after a crash gets a copy of the directory as
-the crashed one left it, because the lock of the old directory is released only when the interpreter collects
-it.
+Theory of operation: containers and prepared claims last as long as the machine runs, whatever happens to the
+agent; its checkpoint is on the disk. An agent that starts after a crash gets a copy of the directory as the
+crashed one left it, because the lock of the old directory is released only when the interpreter collects it.
 """
 
 from __future__ import annotations
@@ -157,10 +156,6 @@ class SimulatedMachine:
         self.observer.observe_boot(self)
         self.runtime = ObservedRuntime(self, self._timing)
         self.drivers = {name: SimulatedDriver(self, name) for name in self._names}
-
-    def move_disk(self, directory: Path) -> None:
-        """Continue with the disk in another directory."""
-        self._disk = directory / self.name
 
     @property
     def boot_id(self) -> str:

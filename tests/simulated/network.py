@@ -6,8 +6,7 @@ request never reaches the server; a lost response comes from a server that has a
 learns only that its connection broke. A watch is a sequence of messages that arrive in order, however late.
 When a server crashes, its connections break; what it had sent before may still arrive.
 
-Rules for this file: messages are objects of this process and are not encoded; nothing is delivered twice,
-because TCP does not.
+Rules for this file: messages are objects of this process and are not encoded; none is delivered twice.
 """
 
 from __future__ import annotations
@@ -99,6 +98,8 @@ class SimulatedNetwork:
         self.cut_off: set[str] = set()
         """Names of processes that reach nobody and that nobody reaches."""
         self.on_response: Callable[[str, TransportRequest, TransportResponse], None] | None = None
+        self.on_chunk: Callable[[int, str, TransportRequest, bytes | None], None] | None = None
+        """Called with the number of a stream, its client and its request for every part that arrives."""
         self.messages = 0
         self._numbers = 0
 
@@ -242,14 +243,26 @@ class _Call(_Connection):
                 "the connection broke before the answer",
                 context=self.loop.outside.context,
             )
-        elif not network.is_cut(self.client, self.host):
+        else:
             # The message is on its way: it arrives even when the server crashes now.
+            until = self.loop.time() + MAX_RETRANSMISSION_SECONDS
             network.loop.call_later(
-                network.conditions.draw_delay(), self._arrive, response, context=self.loop.outside.context
+                network.conditions.draw_delay(),
+                self._arrive,
+                response,
+                until,
+                context=self.loop.outside.context,
             )
 
-    def _arrive(self, response: TransportResponse) -> None:
-        if not self.waiter.done():
+    def _arrive(self, response: TransportResponse, until: float) -> None:
+        """Deliver the response; what a partition holds back is sent again, until the connection breaks."""
+        if self.network.is_cut(self.client, self.host):
+            if self.loop.time() >= until:
+                self.fail("the connection broke before the answer")
+            else:
+                outside = self.loop.outside.context
+                self.loop.call_later(RETRANSMISSION_SECONDS, self._arrive, response, until, context=outside)
+        elif not self.waiter.done():
             self.waiter.set_result(response)
 
 
@@ -351,8 +364,13 @@ class _Stream(_Connection):
                 self._retry_later()
             self._held.append(chunk)
             return
-        self._chunks.append(chunk)
+        self._deliver(chunk)
         self._wake()
+
+    def _deliver(self, chunk: bytes | None) -> None:
+        if self.network.on_chunk is not None:
+            self.network.on_chunk(self.number, self.client, self.request, chunk)
+        self._chunks.append(chunk)
 
     def _retry_later(self) -> None:
         self.loop.call_later(RETRANSMISSION_SECONDS, self._retransmit, context=self.loop.outside.context)
@@ -360,7 +378,8 @@ class _Stream(_Connection):
     def _retransmit(self) -> None:
         """Deliver what was held back by a partition; after too long the connection breaks."""
         if not self.network.is_cut(self.client, self.host):
-            self._chunks.extend(self._held)
+            for chunk in self._held:
+                self._deliver(chunk)
             self._held.clear()
             self._wake()
         elif self.loop.time() >= self._hold_until:

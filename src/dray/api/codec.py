@@ -131,22 +131,31 @@ too.
 """
 
 
+def has_legacy_text(kind: Kind, text: bytes) -> bool:
+    """Whether the text of an object may have spellings of KEP-3063."""
+    claims, template = _LEGACY_POD_MARKERS
+    return kind.name == "Pod" and (template in text or claims in text)
+
+
 def decode_stored(kind: Kind, data: bytes) -> Any:
     """Decode the struct of an object that the server stored, in the internal version; it was checked when
     written.
     """
     try:
-        if kind.name == "Pod" and any(text in data for text in _LEGACY_POD_MARKERS):
+        if has_legacy_text(kind, data):
             data = ENCODER.encode(conversion.normalize_document(kind, read_json(data)))
         return _get_cached_decoder(kind.type).decode(data)
     except msgspec.MsgspecError:
         return decode_document(read_json(data)).object
 
 
-def decode_projection(kind: Kind, document: Mapping[str, Any]) -> Any:
-    """Decode the struct of an open kind's document, in the internal version, which was read from JSON."""
+def decode_projection(kind: Kind, document: Mapping[str, Any], text: bytes | None = None) -> Any:
+    """Decode the struct of an open kind's document, in the internal version, which was read from JSON.
+
+    `text` is the document as JSON in current spellings, where the caller has it.
+    """
     try:
-        return _get_cached_decoder(kind.type).decode(_normalize_text(kind, document)[1])
+        return _get_cached_decoder(kind.type).decode(text or _normalize_text(kind, document)[1])
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         return decode_document(document).object
 
@@ -156,7 +165,7 @@ def _normalize_text(kind: Kind, document: Mapping[str, Any]) -> tuple[Mapping[st
     do.
     """
     text = ENCODER.encode(document)
-    if kind.name != "Pod" or not any(old in text for old in _LEGACY_POD_MARKERS):
+    if not has_legacy_text(kind, text):
         return document, text
     tidied = conversion.normalize_document(kind, document)
     return tidied, text if tidied is document else ENCODER.encode(tidied)
@@ -174,7 +183,7 @@ def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
     kind, version = parse_document_kind(document)
     errors = [] if trusted else find_non_json_values(document)
     if errors:
-        raise _build_decode_error(kind, version, errors)
+        raise build_decode_error(kind, version, errors)
     struct_type = conversion.get_struct_type(kind, version)
     open_document = document if kind.open else None
     try:
@@ -189,14 +198,15 @@ def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
         pass  # the slow path below reports every problem
     fitted, found = check_document(conversion.normalize_document(kind, document), struct_type)
     if found.type_errors:
-        raise _build_decode_error(kind, version, found.type_errors)
+        raise build_decode_error(kind, version, found.type_errors)
     obj = _get_cached_decoder(kind.type).decode(
         write_json(conversion.convert_to_internal(kind, version, fitted))
     )
     return DecodedObject(kind, version, obj, tuple(found.unknown_fields), open_document)
 
 
-def _build_decode_error(kind: Kind, version: str, problems: Sequence[FieldError]) -> DecodeError:
+def build_decode_error(kind: Kind, version: str, problems: Sequence[FieldError]) -> DecodeError:
+    """Build the error for a document with values that do not fit its kind."""
     what = "; ".join(str(problem) for problem in problems)
     return DecodeError(f'{kind.name} in version "{version}" cannot be read: {what}', problems)
 

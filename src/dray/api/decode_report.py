@@ -11,10 +11,12 @@ Rules for this file: it depends on types, not on kinds; it never validates value
 
 from __future__ import annotations
 
+import base64
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
@@ -32,6 +34,7 @@ from dray.api.fields import (
     invalid,
 )
 from dray.api.json_text import MAX_DEPTH, find_non_json_values
+from dray.api.meta import MICRO_TIME
 from dray.values.cache_bounds import CacheBound
 from dray.values.quantity import Quantity, QuantityError
 
@@ -81,6 +84,11 @@ def _inspect_type(struct_type: type) -> inspect.Type:
     return inspect.type_info(struct_type)
 
 
+_HIDDEN: Final = "<hidden>"
+_TIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})((?:\.[0-9]+)?)(Z|[+-][0-9]{2}:[0-9]{2})\Z"
+)
+
 STRUCT_FIELDS: Final = CacheBound("fields of structs", 512, "the process")
 _FIELDS: dict[type, Mapping[str, inspect.Type]] = {}
 
@@ -105,23 +113,41 @@ def _fit(value: Any, kind: inspect.Type, path: FieldPath, findings: DecodeReport
         _report_wrong_type(findings, path, value, f"at most {MAX_DEPTH} levels of nesting")
         return None
     match kind:
+        case inspect.Metadata(extra={"leaf": leaf}):
+            return _fit_time(value, leaf, path, findings)
         case inspect.Metadata(type=inner):
             return _fit(value, inner, path, findings, depth)
         case inspect.UnionType(types=members):
-            inner = next(member for member in members if not isinstance(member, inspect.NoneType))
-            return None if value is None else _fit(value, inner, path, findings, depth)
+            return _fit_union(value, members, path, findings, depth)
         case inspect.StructType():
             return _fit_struct(value, kind, path, findings, depth)
         case inspect.DictType():
             return _fit_map(value, kind, path, findings, depth)
-        case inspect.VarTupleType():
+        case inspect.VarTupleType() | inspect.ListType():
             return _fit_list(value, kind, path, findings, depth)
+        case inspect.BytesType():
+            return _fit_bytes(value, path, findings)
         case inspect.CustomType(cls=cls) if cls is Quantity:
             return _fit_quantity(value, path, findings)
         case inspect.RawType() | inspect.AnyType():
             return _fit_opaque(value, path, findings)
         case _:
             return _fit_scalar(value, kind, path, findings)
+
+
+def _fit_union(
+    value: Any, members: Sequence[inspect.Type], path: FieldPath, findings: DecodeReport, depth: int
+) -> Any:
+    """Fit a value into one of several types: nothing or one type, or a number or text."""
+    if value is None:
+        return None
+    inner = [member for member in members if not isinstance(member, inspect.NoneType)]
+    if len(inner) == 1:
+        return _fit(value, inner[0], path, findings, depth)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return _report_wrong_type(findings, path, value, "an integer or a string")
+    member = next(each for each in inner if isinstance(each, inspect.StrType) is isinstance(value, str))
+    return _fit(value, member, path, findings, depth)
 
 
 def _fit_struct(
@@ -158,7 +184,11 @@ def _fit_map(value: Any, kind: inspect.DictType, path: FieldPath, findings: Deco
 
 
 def _fit_list(
-    value: Any, kind: inspect.VarTupleType, path: FieldPath, findings: DecodeReport, depth: int
+    value: Any,
+    kind: inspect.VarTupleType | inspect.ListType,
+    path: FieldPath,
+    findings: DecodeReport,
+    depth: int,
 ) -> Any:
     if not isinstance(value, list | tuple):
         return _report_wrong_type(findings, path, value, "a list")
@@ -174,13 +204,13 @@ def _get_zero_value(kind: inspect.Type) -> Any:
     match kind:
         case inspect.StructType() | inspect.DictType():
             return {}
-        case inspect.StrType():
+        case inspect.StrType() | inspect.BytesType():
             return ""
-        case inspect.VarTupleType():
+        case inspect.VarTupleType() | inspect.ListType():
             return []
         case inspect.BoolType():
             return False
-        case inspect.IntType():
+        case inspect.IntType() | inspect.UnionType(types=(inspect.IntType(), inspect.StrType())):
             return 0
         case inspect.CustomType():
             return "0"
@@ -197,6 +227,42 @@ def _fit_quantity(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
         malformed = MalformedQuantity(refused.problem, refused.hint)
         findings.type_errors.append(invalid(path, value, str(refused), malformed))
         return None
+
+
+def _fit_time(value: Any, leaf: str, path: FieldPath, findings: DecodeReport) -> Any:
+    """Fit a time, and return it as Go writes it: in UTC, with as many digits as its type has."""
+    is_micro = leaf == MICRO_TIME
+    moment = _parse_time(value, is_micro) if isinstance(value, str) else None
+    if moment is None:
+        digits = ".000000" if is_micro else ""
+        return _report_wrong_type(
+            findings, path, value, f"a time as RFC 3339, for example `2026-01-31T12:00:00{digits}Z`"
+        )
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if is_micro else "%Y-%m-%dT%H:%M:%SZ").rjust(
+        27 if is_micro else 20, "0"
+    )
+
+
+def _parse_time(text: str, is_micro: bool) -> datetime | None:
+    found = _TIME.match(text)
+    if found is None or (is_micro and len(found.group(2)) != len(".000000")):
+        return None
+    try:
+        # Python reads six digits; Go reads nine and drops the last three.
+        return datetime.fromisoformat(found.group(1) + found.group(2)[:7] + found.group(3)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _fit_bytes(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
+    """Fit bytes in Base64, in which Go ignores line ends; they may be secret, so no message repeats them."""
+    if isinstance(value, str):
+        try:
+            content = base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+        except ValueError:
+            return _report_wrong_type(findings, path, _HIDDEN, "bytes in Base64", "a string that is not")
+        return base64.b64encode(content).decode()
+    return _report_wrong_type(findings, path, value, "a string with bytes in Base64")
 
 
 def _fit_opaque(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
@@ -220,7 +286,7 @@ def _fit_scalar(value: Any, kind: inspect.Type, path: FieldPath, findings: Decod
                 return _report_wrong_type(findings, path, value, expected)
             break
     if isinstance(kind, inspect.IntType) and not (kind.ge or value) <= value <= (kind.le or value):
-        return _report_wrong_type(findings, path, value, "an integer of 64 bits")
+        return _report_wrong_type(findings, path, value, f"an integer of {_count_bits(kind)} bits")
     if isinstance(kind, inspect.StrType):
         if kind.pattern is not None and not re.match(kind.pattern, value):
             return _report_wrong_type(
@@ -231,13 +297,19 @@ def _fit_scalar(value: Any, kind: inspect.Type, path: FieldPath, findings: Decod
     return value
 
 
+def _count_bits(kind: inspect.IntType) -> int:
+    return (kind.le or 0).bit_length() + 1
+
+
 def describe_json_type(value: Any) -> str:
     """Name the JSON type of a plain value as messages do."""
     return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
-def _report_wrong_type(findings: DecodeReport, path: FieldPath, value: Any, expected: str) -> None:
-    found = describe_json_type(value)
+def _report_wrong_type(
+    findings: DecodeReport, path: FieldPath, value: Any, expected: str, got: str = ""
+) -> None:
+    found = got or describe_json_type(value)
     shown = value if isinstance(value, str | int | float | bool | None) else f"<{found}>"
     detail, mismatch = f"expected {expected}, got {found}", TypeMismatch(expected, found)
     findings.type_errors.append(FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail, mismatch))

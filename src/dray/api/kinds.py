@@ -116,7 +116,7 @@ KINDS: tuple[Kind, ...] = (
         "pods",
         core.Pod,
         open=True,
-        subresources=("status", "binding", "eviction", "log"),
+        subresources=("status", "binding", "ephemeralcontainers", "eviction", "log", "resize"),
         short_names=("po",),
     ),
     Kind(

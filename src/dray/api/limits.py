@@ -63,6 +63,7 @@ CONDITION_MESSAGE_BYTES: Final = 32 * 1024
 
 NODES_PER_CLASSIC_LIST: Final = 128
 ANNOTATION_BYTES: Final = 256 * 1024
+CONFIG_DATA_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +121,5 @@ LIMITS: Final = (
     FieldLimit("message of a condition", CONDITION_MESSAGE_BYTES, "bytes"),
     FieldLimit("node lists of a classic claim", NODES_PER_CLASSIC_LIST, "nodes each"),
     FieldLimit("annotations of an object", ANNOTATION_BYTES, "bytes, keys and values together"),
+    FieldLimit("data of a ConfigMap or Secret", CONFIG_DATA_BYTES, "bytes, all values together"),
 )

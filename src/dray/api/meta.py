@@ -7,13 +7,14 @@ default. Validation reports missing values, with a field path; the decoder does 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from dray.api.json_text import MAX_DEPTH, find_non_json_values, read_json, write_json
 from dray.errors import DecodeError
 
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 # Only days that exist, so that code that calculates with a time need not check it.
@@ -34,6 +35,17 @@ Timestamp = Annotated[
         pattern=rf"^(?:{_DATE})T{_HOUR}:{_SIXTY}:{_SIXTY}(?:\.[0-9]+)?(?:Z|[+-]{_HOUR}:{_SIXTY})\Z",
         description="a time as RFC 3339, for example `2026-01-31T12:00:00Z`",
     ),
+]
+
+LEAF_KEY: Final = "leaf"
+"""Under this key the metadata of a type names a value that has rules beyond its JSON type."""
+TIME, MICRO_TIME = "Time", "MicroTime"
+
+# Times in the one form that Go writes.
+_PLAIN_TIME = f"^(?:{_DATE})T{_HOUR}:{_SIXTY}:{_SIXTY}"
+Time = Annotated[str, msgspec.Meta(pattern=rf"{_PLAIN_TIME}Z\Z", extra={LEAF_KEY: TIME})]
+MicroTime = Annotated[
+    str, msgspec.Meta(pattern=rf"{_PLAIN_TIME}\.[0-9]{{6}}Z\Z", extra={LEAF_KEY: MICRO_TIME})
 ]
 
 NO_OPAQUE = msgspec.Raw()

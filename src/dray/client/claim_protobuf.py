@@ -19,20 +19,18 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dray.api.json_text import write_json
+from dray.api.messages.field_tables import LIST, MessageTable, parse_message_table
 from dray.client.errors import ClientError, ConflictError
 from dray.client.object_refs import Document
 from dray.client.patches import ApplyPatch, MergePatch, ObjectPatch
 from dray.client.rest_client import RestClient
 from dray.client.transport import JSON, TransportRequest, TransportResponse
 from dray.wire.protobuf import (
-    LIST,
     SCALARS,
     MalformedProtobufError,
-    MessageTable,
     ProtobufMessage,
     build_message_classes,
     decode_strictly,
-    parse_message_table,
 )
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"

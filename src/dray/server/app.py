@@ -22,6 +22,7 @@ from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import Clock, SystemClock
 from dray.server.admission.change import AdmissionRule
 from dray.server.admission.claim_names import UniqueClaimNames
+from dray.server.admission.limit_ranges import LimitRangeAdmission
 from dray.server.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.server.admission.object_count_limit import ObjectCountLimit
 from dray.server.admission.resource_quota import ResourceQuotaAdmission
@@ -44,6 +45,7 @@ from dray.server.background.bootstrap import build_initial_objects, create_initi
 from dray.server.background.compaction import compact_history
 from dray.server.background.event_expiry import EventExpiry
 from dray.server.background.garbage_collector import GarbageCollector
+from dray.server.background.stored_defaults import complete_stored_objects
 from dray.server.discovery.documents import DiscoveryEndpoints
 from dray.server.http.application import ApiApplication
 from dray.server.http.endpoints import Endpoint, NonResourceEndpoints
@@ -139,6 +141,7 @@ class ApiServer:
                 running += map(tasks.create_task, background)
                 initial = build_initial_objects(self._options.ca_pem, self._options.clock.now())
                 await create_initial_objects(app.resource_endpoint, [*initial, *build_bootstrap_documents()])
+                await complete_stored_objects(app.resource_endpoint, self.cache)
                 running.append(tasks.create_task(self._quotas.run_recounts(self._store)))
                 yield app
             finally:
@@ -235,6 +238,7 @@ class ApiServer:
             NamespaceLifecycle(cache),
             UniqueClaimNames(cache),
             TaintRuleWarnings(cache),
+            LimitRangeAdmission(cache),
             ObjectCountLimit(cache, self._options.limits.max_objects_per_namespace, self.count_refusal),
             *build_write_rules(cache, authorizer),
             LedgerAdmission(

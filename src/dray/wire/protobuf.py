@@ -4,62 +4,32 @@ Theory of operation: a protobuf message is a set of numbered, typed fields. Desc
 protobuf runtime builds classes from descriptors. Each set of descriptors goes into a pool of its own, so that
 messages of the same name elsewhere in the process do not clash, and no version of a code generator is needed.
 
-In a table, a line that is not indented begins a message; each line below it is a field: number, name, type.
-A type is a scalar of protobuf or a message of the table; `[]` before it makes a list, and `?` puts the field
-into the one oneof of its message.
+Tables are those of `dray.api.messages.field_tables`; a type is a scalar of protobuf or a message of its
+table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from dray.api.messages.field_tables import LIST, ONEOF, FieldDefinition, MessageTable
 from dray.errors import DrayError
 
 ProtobufMessage = Any
 """A message; its class has the fields of its descriptor."""
 
 SCALARS: Final = frozenset({"string", "bytes", "bool", "int32", "int64", "uint64"})
-LIST, ONEOF = "[]", "?"
 MAX_UNKNOWN_BYTES: Final = 400_000
 """Limits the unknown fields of one message: a field of two bytes becomes an object of a hundred."""
 
 
 class MalformedProtobufError(DrayError):
     """Bytes that are not protobuf, or not the message they should be."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldDefinition:
-    """One field of a message."""
-
-    number: int
-    name: str
-    type: str
-    modifier: str = ""
-    """What stands before the type in the table."""
-
-
-MessageTable = Mapping[str, tuple[FieldDefinition, ...]]
-
-
-def parse_message_table(text: str) -> MessageTable:
-    """Parse a table of messages."""
-    found: dict[str, list[FieldDefinition]] = {}
-    current: list[FieldDefinition] = []
-    for line in filter(None, text.splitlines()):
-        if not line.startswith(" "):
-            current = found[line] = []
-            continue
-        number, name, written = line.split()
-        bare = written.lstrip("*[]{}+?!")
-        current.append(FieldDefinition(int(number), name, bare, written.removesuffix(bare)))
-    return {name: tuple(fields) for name, fields in found.items()}
 
 
 def build_message_classes(package: str, table: MessageTable, *, syntax: str) -> dict[str, Any]:

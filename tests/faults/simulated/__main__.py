@@ -1,7 +1,7 @@
 """R-22: schedules of the whole cluster in simulation: `python -m tests.faults.simulated --full [--jobs N]`.
 
-Prints its seeds and its figures, each violation with the command that repeats it, and ends with 1 when there was
-one, or when a planted fault was not found.
+Prints its seeds and its figures, each violation with the command that repeats it, and ends with 1 when there
+was one, or when a planted fault was not found.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A campaign: many schedules by their seeds, in processes that fork from a started cluster.
 
-Theory of operation: a worker forks a process for each block of seeds, which starts the cluster of the block once
-and forks again for each schedule. So every schedule begins in the same state at no cost, nothing has to be
-cleaned up, and a schedule that hangs is killed. A replay starts the same cluster in one process and gives the
-same digest.
+Theory of operation: a worker forks a process for each block of seeds, which starts the cluster of the block
+once and forks again for each schedule. So every schedule begins in the same state at no cost, nothing has to
+be cleaned up, and a schedule that hangs is killed. A replay starts the same cluster in one process and gives
+the same digest.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.simulated.run import Outcome, ScheduleRun, build_setup_contents
+from tests.faults.simulated.run import Outcome, ScheduleRun, build_setup_contents, open_directory
 from tests.faults.simulated.schedule import BLOCK, ClusterShape, Schedule
 
-MAX_SECONDS: Final = 120
+MAX_SECONDS: Final = 300
 """Real seconds after which a schedule counts as hung."""
 
 
@@ -71,6 +73,7 @@ def run_campaign(
     """Yield the outcome of each schedule, in no order; `plant` is called before a cluster starts."""
     blocks = list(group_by_block(seeds).items())
     warm_up()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     workers = [_start_worker(blocks[number::jobs], plant) for number in range(min(jobs, len(blocks)))]
     try:
         yield from _read_outcomes([reader for _, reader in workers], stop_early=stop_early)
@@ -123,13 +126,16 @@ def _fork(work: Callable[[], None]) -> int:
 
 def _start_worker(blocks: Sequence[tuple[int, list[int]]], plant: Callable[[], None]) -> tuple[int, Any]:
     source, sink = os.pipe()
+    parent = os.getpid()
 
     def work() -> None:
         os.close(source)
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
         for block, seeds in blocks:
-            os.waitpid(_fork(lambda: _run_block(block, seeds, sink, plant)), 0)
+            if os.getppid() != parent:
+                return  # the campaign was killed
+            os.waitpid(_fork(partial(_run_block, block, seeds, sink, plant)), 0)
 
     pid = _fork(work)
     os.close(sink)
@@ -139,19 +145,19 @@ def _start_worker(blocks: Sequence[tuple[int, list[int]]], plant: Callable[[], N
 def _run_block(block: int, seeds: Sequence[int], sink: int, plant: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     plant()
-    run = ScheduleRun(ClusterShape.from_seed(block), block)
-    for seed in seeds:
-        pid = _fork(lambda: _run_one(run, seed, sink))
-        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-            write_outcome(sink, Outcome(seed, ["the schedule hung or failed"], [], 0, 0, 0.0, ""))
-    run.cluster.delete_directory()
+    with open_directory():
+        run = ScheduleRun(ClusterShape.from_seed(block), block)
+        for seed in seeds:
+            pid = _fork(partial(_run_one, run, seed, sink))
+            if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+                write_outcome(sink, Outcome(seed, ["the schedule hung or failed"], [], 0, 0, 0.0, ""))
 
 
 def _run_one(run: ScheduleRun, seed: int, sink: int) -> None:
     signal.alarm(MAX_SECONDS)
-    run.cluster.use_own_directory()
-    outcome = run.run(Schedule.from_seed(seed))
-    run.cluster.delete_directory()
+    # The files that exist already are named by paths that are relative to the current directory.
+    with open_directory(Path.cwd()):
+        outcome = run.run(Schedule.from_seed(seed))
     write_outcome(sink, outcome)
 
 

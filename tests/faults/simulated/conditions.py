@@ -16,7 +16,7 @@ from dray.node.plugins.driver_interface import DriverCallFault
 
 
 @dataclass
-class Weather:
+class FaultRates:
     """The rates of one schedule, which faults change, and how often each fault has happened."""
 
     random: Random

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.faults.simulated.conditions import Weather
+from tests.faults.simulated.conditions import FaultRates
 from tests.faults.simulated.schedule import ScheduledStep
 from tests.simulated.cluster import SimulatedCluster, SimulatedService
 from tests.simulated.event_loop import SimulatedProcess
@@ -18,9 +18,9 @@ _MIN_DOWN_SECONDS: Final = 0.05
 class FaultInjector:
     """Carries out the faults of a schedule, and ends them."""
 
-    def __init__(self, cluster: SimulatedCluster, weather: Weather) -> None:
+    def __init__(self, cluster: SimulatedCluster, rates: FaultRates) -> None:
         self._cluster = cluster
-        self._weather = weather
+        self._rates = rates
         self._paused: list[SimulatedProcess] = []
         self._actions: dict[str, Callable[[ScheduledStep], None]] = {
             "crash server": lambda step: self._crash("server", step),
@@ -42,19 +42,18 @@ class FaultInjector:
 
     def begin(self, step: ScheduledStep) -> None:
         """Begin a fault."""
-        self._weather.happened[step.name] += 1
+        self._rates.happened[step.name] += 1
         self._actions[step.name](step)
 
     def end_all(self) -> None:
         """End every fault: everything runs, and everyone reaches everyone."""
-        self._weather.calm()
+        self._rates.calm()
         self._cluster.network.cut_off.clear()
         for process in self._paused:
             self._cluster.loop.resume(process)
         for service in self._cluster.services.values():
             service.clock.offset = 0.0
-            if not service.is_alive:
-                self._cluster.start(service)
+            self._cluster.start_if_down(service)
 
     def _list_services(self, beginning: str = "") -> Sequence[SimulatedService]:
         return [service for name, service in self._cluster.services.items() if name.startswith(beginning)]
@@ -67,11 +66,9 @@ class FaultInjector:
         service = self._choose(step.number, beginning)
         if service.is_alive:
             self._cluster.crash(service)
-            self._cluster.loop.call_later(max(step.seconds, _MIN_DOWN_SECONDS), self._restart, service)
-
-    def _restart(self, service: SimulatedService) -> None:
-        if not service.is_alive:
-            self._cluster.start(service)
+            self._cluster.loop.call_later(
+                max(step.seconds, _MIN_DOWN_SECONDS), self._cluster.start_if_down, service
+            )
 
     def _pause(self, step: ScheduledStep) -> None:
         process = self._choose(step.number).process
@@ -95,11 +92,13 @@ class FaultInjector:
         if service.is_alive:
             self._cluster.crash(service)
             self._cluster.machines[service.name.removeprefix("agent-")].boot()
-            self._cluster.loop.call_later(max(step.seconds, _MIN_DOWN_SECONDS), self._restart, service)
+            self._cluster.loop.call_later(
+                max(step.seconds, _MIN_DOWN_SECONDS), self._cluster.start_if_down, service
+            )
 
     def _raise(self, rate: str, level: float, step: ScheduledStep) -> None:
-        setattr(self._weather, rate, level)
-        self._cluster.loop.call_later(step.seconds, setattr, self._weather, rate, 0.0)
+        setattr(self._rates, rate, level)
+        self._cluster.loop.call_later(step.seconds, setattr, self._rates, rate, 0.0)
 
     def _trouble_store(self, step: ScheduledStep) -> None:
         level = 0.02 + step.number % 15 / 100

@@ -1,8 +1,8 @@
 """What must hold after every commit and at every call on a node, checked as it happens.
 
 Theory of operation: the model follows the commits of the store and remembers who has which device, which pods
-there are and what is prepared where. It decodes the objects by itself and knows nothing of the ledger's rules:
-only how much each device has. A check that fails is a violation with its step; the run ends there.
+there are and what is prepared where. It decodes the objects by itself and knows nothing of the ledger's
+rules: only how much each device has. A check that fails is a violation with its step; the run ends there.
 """
 
 from __future__ import annotations

@@ -45,10 +45,13 @@ def _says_why(pod: ReadPod) -> bool:
 
 
 def _has_its_claims(model: ClusterModel, pod: ReadPod) -> bool:
+    """Whether a pod may use all its claims; agents refuse those that are being deleted, and say so."""
     claims = model.list_claims(pod)
     uid = pod.metadata.uid
     return len(claims) == len(pod.spec.resource_claims) and all(
-        uid in {consumer.uid for consumer in claim.status.reserved_for} for claim in claims
+        claim.metadata.deletion_timestamp is None
+        and uid in {consumer.uid for consumer in claim.status.reserved_for}
+        for claim in claims
     )
 
 

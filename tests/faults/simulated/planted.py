@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dray.claims import lifecycle
+from dray.claims.actions import RemoveFinalizer
 from dray.controllers import resource_claims
 from dray.node.claims.preparations import NodePreparations
 from dray.node.pods.pod_worker import PodWorker
@@ -58,9 +59,7 @@ def _remove_finalizers() -> None:
 
     def decide_early(claim: Any, lookups: Any) -> Any:
         if claim.metadata.deletion_timestamp is not None:
-            return [
-                lifecycle.RemoveFinalizer(claim, frozenset(each.uid for each in claim.status.reserved_for))
-            ]
+            return [RemoveFinalizer(claim, frozenset(each.uid for each in claim.status.reserved_for))]
         return decide(claim, lookups)
 
     resource_claims.decide_for_claim = decide_early  # type: ignore[attr-defined]
@@ -103,17 +102,25 @@ def _skip_events() -> None:
     WatchCache._apply_entry = apply_most  # type: ignore[method-assign]
 
 
-PLANTED_FAULTS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
+@dataclass(frozen=True)
+class PlantedFault:
+    """A fault, and whether a few schedules are enough to find it."""
+
+    plant: Callable[[], None]
+    is_frequent: bool = True
+
+
+PLANTED_FAULTS: Final[Mapping[str, PlantedFault]] = MappingProxyType(
     {
-        "the ledger admits everything": _admit_everything,
-        "the ledger does not compare": lambda: _drop_compares(LedgerAdmission),
-        "the quota does not compare": lambda: _drop_compares(ResourceQuotaAdmission),
-        "writes overwrite what they have not read": _overwrite_objects,
-        "deleted claims lose their finalizer": _remove_finalizers,
-        "claims of ending pods are released": _release_used_claims,
-        "claims are unprepared while containers run": _unprepare_early,
-        "nodes do not announce what they prepare": _announce_nothing,
-        "the watch cache skips changes": _skip_events,
+        "the ledger admits everything": PlantedFault(_admit_everything),
+        "the ledger does not compare": PlantedFault(lambda: _drop_compares(LedgerAdmission)),
+        "the quota does not compare": PlantedFault(lambda: _drop_compares(ResourceQuotaAdmission), False),
+        "writes overwrite what they have not read": PlantedFault(_overwrite_objects),
+        "deleted claims lose their finalizer": PlantedFault(_remove_finalizers),
+        "claims of ending pods are released": PlantedFault(_release_used_claims, False),
+        "claims are unprepared while containers run": PlantedFault(_unprepare_early),
+        "nodes do not announce what they prepare": PlantedFault(_announce_nothing, False),
+        "the watch cache skips changes": PlantedFault(_skip_events),
     }
 )
 
@@ -133,9 +140,8 @@ class Discovery:
 
 def count_until_found(name: str, most: int, jobs: int = 1) -> Discovery:
     """Run schedules with a planted fault until one violates something."""
-    tried = 0
-    for outcome in run_campaign(range(most), jobs, PLANTED_FAULTS[name], stop_early=True):
-        tried += 1
+    outcomes = run_campaign(range(most), jobs, PLANTED_FAULTS[name].plant, stop_early=True)
+    for tried, outcome in enumerate(outcomes, 1):
         if outcome.violations:
             return Discovery(tried, outcome.violations[0])
     return Discovery(0)

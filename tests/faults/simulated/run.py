@@ -1,34 +1,44 @@
 """One schedule from its beginning to its end: start, work and faults, repair, rest, clean-up, and a last pod.
 
-Theory of operation: the cluster of a block of schedules is started once; each schedule continues from there with
-random numbers of its own. After the last step all faults end and the cluster comes to rest: then every pod runs
-or has a reason why not. When all pods and claims are deleted, everything that belonged to them goes, too, and a
-new pod runs.
+Theory of operation: the cluster of a block of schedules is started once; each schedule continues from there
+with random numbers of its own. After the last step all faults end and the cluster comes to rest: then every
+pod runs or has a reason why not. When all pods and claims are deleted, everything that belonged to them goes,
+too, and a new pod runs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import tempfile
 from collections import Counter, deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from dray.client.leases import LeaseTiming
 from dray.client.rest_client import CALL_ERRORS
 from tests.faults.simulated import objects
-from tests.faults.simulated.conditions import Weather
+from tests.faults.simulated.conditions import FaultRates
 from tests.faults.simulated.fault_injector import FaultInjector
 from tests.faults.simulated.invariants import ClusterModel
 from tests.faults.simulated.liveness import find_leftovers, find_stuck_objects
 from tests.faults.simulated.schedule import FAULT_STEPS, NEEDS_REPAIR, ClusterShape, Schedule, ScheduledStep
+from tests.faults.simulated.watch_checks import WatchChecker
 from tests.faults.simulated.workload import Workload
 from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.event_loop import TimeStandsStillError
 from tests.simulated.store import complete
 
 START_SECONDS: Final = 6.0
+HISTORY_SECONDS: Final = 200.0
+LEASE_TIMING: Final = LeaseTiming(retry_period=5.0)
+"""Renewals every two seconds would be most of what happens."""
 REST_SECONDS: Final = 8.0
 """A cluster is at rest when nothing but heartbeats was written for so long."""
 BACKOFF_SECONDS: Final = 32.0
@@ -36,6 +46,8 @@ BACKOFF_SECONDS: Final = 32.0
 RARE_BOOKMARK_SECONDS: Final = 60.0
 BOOKMARKS_EVERY: Final = 4
 """One block of so many has bookmarks as often as in production."""
+SHUFFLED_EVERY: Final = 5
+"""In one block of so many, processes run their callbacks in any order."""
 PROBE_EVERY: Final = 4
 """One schedule of so many ends with a last pod."""
 MAX_REST_SECONDS: Final = 600.0
@@ -56,21 +68,25 @@ class Outcome:
 
 
 class ScheduleRun:
-    """A started cluster, ready for a schedule."""
+    """A started cluster, ready for a schedule. Its files are in the current directory."""
 
     def __init__(self, shape: ClusterShape, block: int) -> None:
-        self.cluster = cluster = SimulatedCluster(block)
+        self.cluster = cluster = SimulatedCluster(block, Path())
         self.model = ClusterModel()
-        self.weather = Weather(cluster.random)
+        self.watches = WatchChecker(self.model.fail)
+        self.rates = FaultRates(cluster.random)
         if block % BOOKMARKS_EVERY:
             cluster.bookmark_seconds = RARE_BOOKMARK_SECONDS
+        cluster.loop.job_delay = self.rates.draw_delay
+        cluster.loop.shuffles = block % SHUFFLED_EVERY == 0
         self._nodes = [f"node-{number}" for number in range(shape.nodes)]
         cluster.load_initial_objects(build_setup_contents(shape.nodes))
+        election = {"leader_elect": shape.leader_election, "lease_timing": LEASE_TIMING}
         for number in range(shape.servers):
             cluster.add_server(f"server-{number}")
         for number in range(shape.schedulers):
-            cluster.add_scheduler(f"scheduler-{number}", leader_elect=shape.leader_election)
-        cluster.add_controllers("controllers", leader_elect=shape.leader_election)
+            cluster.add_scheduler(f"scheduler-{number}", **election)
+        cluster.add_controllers("controllers", **election)
         for name in self._nodes:
             cluster.add_node(name, objects.DRIVERS)
         self._digest = hashlib.blake2b(digest_size=8)
@@ -80,10 +96,11 @@ class ScheduleRun:
 
     def _observe(self) -> None:
         cluster = self.cluster
-        cluster.network.conditions = cluster.store.conditions = self.weather
-        cluster.store.listeners.append(self._on_commit)
+        cluster.network.conditions = cluster.store.conditions = self.rates
+        cluster.network.on_chunk = self.watches.observe_chunk
+        cluster.store.listeners += (self.watches.observe_commit, self._on_commit)
         for machine in cluster.machines.values():
-            machine.observer, machine.conditions = self.model, self.weather
+            machine.observer, machine.conditions = self.model, self.rates
 
     def _on_commit(self, batch: Any) -> None:
         self._digest.update(b"%d %d" % (self.cluster.loop.steps, batch.revision))
@@ -99,8 +116,12 @@ class ScheduleRun:
         cluster.random.setstate(random.getstate())
         cluster.loop.reseed(random.getrandbits(64))
         begun = cluster.loop.time()
+        # Long schedules outlive the history that servers keep.
+        self.watches.may_skip = schedule.seconds > HISTORY_SECONDS or any(
+            step.name == "compact store" for step in schedule.steps
+        )
         self.workload = Workload(cluster)
-        self.injector = FaultInjector(cluster, self.weather)
+        self.injector = FaultInjector(cluster, self.rates)
         for step in schedule.steps:
             cluster.loop.call_at(begun + step.time, self._begin, step)
         phases = [lambda: cluster.run(schedule.seconds), lambda: self._repair(schedule), self._clean_up]
@@ -120,7 +141,7 @@ class ScheduleRun:
             self.model.commits,
             cluster.loop.time() - begun,
             self._digest.hexdigest(),
-            self.weather.happened,
+            self.rates.happened,
         )
 
     def _begin(self, step: ScheduledStep) -> None:
@@ -222,10 +243,24 @@ def build_setup_contents(nodes: int) -> tuple[tuple[bytes, bytes], ...]:
 
 def run_schedule(schedule: Schedule, *, keep_all: bool = False) -> Outcome:
     """Run a schedule on a new cluster; `keep_all` keeps the whole trace."""
-    run = ScheduleRun(schedule.shape, schedule.block)
-    if keep_all:
-        run.model.trace = deque(run.model.trace)
-    try:
+    with open_directory():
+        run = ScheduleRun(schedule.shape, schedule.block)
+        if keep_all:
+            run.model.trace = deque(run.model.trace)
         return run.run(schedule)
+
+
+@contextmanager
+def open_directory(contents: Path | None = None) -> Iterator[None]:
+    """Work in a new directory in memory, with a copy of the contents of another."""
+    memory = Path("/dev/shm")
+    directory = tempfile.mkdtemp(prefix="dray-simulated-", dir=memory if memory.is_dir() else None)
+    before = Path.cwd()
+    if contents is not None:
+        shutil.copytree(contents, directory, dirs_exist_ok=True)
+    os.chdir(directory)
+    try:
+        yield
     finally:
-        run.cluster.close()
+        os.chdir(before)
+        shutil.rmtree(directory, ignore_errors=True)

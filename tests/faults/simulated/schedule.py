@@ -7,7 +7,7 @@ without such an object does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
@@ -17,6 +17,8 @@ BLOCK: Final = 32
 """Schedules that begin with the same cluster; their seeds are in one block."""
 LONG_EVERY: Final = 100
 """One schedule of so many is long."""
+CLOSE_FAULTS, CLOSE_SECONDS = 0.6, 0.05
+"""How many faults happen shortly after a step of a user, and how shortly."""
 
 USER_STEPS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -99,7 +101,7 @@ class ClusterShape:
             random.choice((1, 1, 2)),
             schedulers,
             random.choice((1, 2, 2, 3)),
-            schedulers == 2 and random.random() < 0.5,
+            schedulers == 2 and random.random() < 0.3,
         )
 
 
@@ -123,14 +125,16 @@ class Schedule:
         """Draw a schedule."""
         random = Random(f"schedule {seed}")
         is_long = random.randrange(LONG_EVERY) == 0
-        seconds = random.uniform(400.0, 900.0) if is_long else random.choice((2.0, 5.0, 15.0, 40.0))
-        users = random.randint(20, 40) if is_long else random.randint(2, 9)
-        faults = random.randint(8, 25) if is_long else random.randint(0, 5)
-        steps = [
-            *_draw_steps(random, USER_STEPS, users, seconds),
-            *_draw_steps(random, FAULT_STEPS, faults, seconds),
+        seconds = random.uniform(400.0, 900.0) if is_long else random.choice((0.3, 2.0, 5.0, 15.0, 40.0))
+        users = _draw_steps(
+            random, USER_STEPS, random.randint(20, 40) if is_long else random.randint(2, 9), seconds
+        )
+        users.append(ScheduledStep(0.0, "create pod", random.getrandbits(30), 0.0))
+        count = random.randint(8, 25) if is_long else random.randint(0, 5)
+        faults = [
+            _move_close(random, fault, users) for fault in _draw_steps(random, FAULT_STEPS, count, seconds)
         ]
-        steps.append(ScheduledStep(0.0, "create pod", random.getrandbits(30), 0.0))
+        steps = [*users, *faults]
         shape = ClusterShape.from_seed(seed // BLOCK)
         return cls(seed, shape, tuple(sorted(steps, key=lambda step: step.time)), seconds)
 
@@ -138,6 +142,13 @@ class Schedule:
         """Return the schedule without some of its steps."""
         kept = tuple(step for place, step in enumerate(self.steps) if place not in places)
         return replace(self, steps=kept)
+
+
+def _move_close(random: Random, fault: ScheduledStep, users: Sequence[ScheduledStep]) -> ScheduledStep:
+    """Move most faults close behind something that a user does: only then there is something to disturb."""
+    if random.random() > CLOSE_FAULTS:
+        return fault
+    return replace(fault, time=random.choice(users).time + random.expovariate(1 / CLOSE_SECONDS))
 
 
 def _draw_steps(random: Random, table: Mapping[str, int], count: int, seconds: float) -> list[ScheduledStep]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 from dray.api.core import Pod
@@ -64,10 +65,8 @@ class Workload:
         loop.spawn(loop.outside, self._attempt(self._actions[step.name](step)))
 
     async def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
+        with suppress(*CALL_ERRORS):  # the user sees an error and leaves it at that
             await work
-        except CALL_ERRORS:
-            pass  # the user sees an error and leaves it at that
 
     def _choose_pool(self, number: int) -> str:
         pools = [*self._cluster.machines, objects.FABRIC]
@@ -195,12 +194,9 @@ class Workload:
         machine.boot()
         await asyncio.sleep(min(step.seconds, 60.0))
         fencer = NodeFencer(self._client, name)
-        try:
+        with suppress(*CALL_ERRORS):
             await fence_node(fencer)
-        except CALL_ERRORS:
-            pass
-        if not service.is_alive:
-            self._cluster.start(service)
+        self._cluster.start_if_down(service)
         await asyncio.sleep(min(step.seconds, 20.0))
         await fencer.unfence()
 
@@ -223,7 +219,8 @@ class Workload:
 
     async def delete_everything(self) -> None:
         """Delete all pods and claims that users have created."""
-        for kind in (Pod, ResourceClaim):
+        kinds: tuple[type[Pod] | type[ResourceClaim], ...] = (Pod, ResourceClaim)
+        for kind in kinds:
             for found in (await self._client.list(kind)).items:
                 metadata = found.metadata
                 try:

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 import dray
+from dray.api.messages.field_tables import FieldDefinition, parse_message_table
 from dray.wire.protobuf import (
     MAX_UNKNOWN_BYTES,
-    FieldDefinition,
     MalformedProtobufError,
     build_message_classes,
     decode_message,
     decode_strictly,
-    parse_message_table,
 )
 
 TABLE = """

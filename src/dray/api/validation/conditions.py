@@ -26,7 +26,7 @@ def validate_conditions(items: Sequence[Condition], limit: int, path: FieldPath)
     seen: set[str] = set()
     for position, item in enumerate(items[: limit + 1]):
         if item.type in seen:
-            yield duplicate(path.index(position).child("type"), item.type)
+            yield duplicate(path.index(position), item.type)
         seen.add(item.type)
 
 
@@ -41,6 +41,11 @@ def _validate_condition(item: Condition, path: FieldPath) -> FieldErrors:
     yield from _validate_reason(item.reason, path.child("reason"))
     if count_bytes(item.message) > limits.CONDITION_MESSAGE_BYTES:
         yield too_long(path.child("message"), limits.CONDITION_MESSAGE_BYTES)
+
+
+def is_condition_reason(reason: str) -> bool:
+    """Whether a text is a reason: one word in CamelCase."""
+    return count_bytes(reason) <= limits.CONDITION_REASON_BYTES and _REASON.fullmatch(reason) is not None
 
 
 def _validate_reason(reason: str, path: FieldPath) -> FieldErrors:

@@ -165,7 +165,7 @@ def validate_selector(item: DeviceSelector, path: FieldPath) -> FieldErrors:
     if item.cel is None:
         yield required(path.child("cel"))
     elif not item.cel.expression:
-        yield required(path.child("cel", "expression"))
+        yield invalid(path.child("cel", "expression"), "", "an expression is needed, such as `true`")
     elif count_bytes(item.cel.expression) > limits.EXPRESSION_BYTES:
         yield too_long(path.child("cel", "expression"), limits.EXPRESSION_BYTES)
     else:

@@ -17,7 +17,7 @@ import msgspec
 
 from dray.api import admission, classic, core, resource
 from dray.api.fields import FieldError
-from dray.api.kinds import KINDS
+from dray.api.kinds import KINDS, split_api_version
 from dray.api.preparation import Preparation
 from dray.api.validation.field_rules import FieldErrors
 from dray.api.validation.kinds.claim import validate_claim, validate_claim_update
@@ -34,13 +34,17 @@ from dray.api.validation.kinds.classic import (
     validate_resource_class,
 )
 from dray.api.validation.kinds.device_class import validate_device_class
-from dray.api.validation.kinds.pod import validate_pod, validate_pod_status, validate_pod_update
+from dray.api.validation.kinds.pod import validate_pod, validate_pod_status
 from dray.api.validation.kinds.preparation import validate_preparation, validate_preparation_update
 from dray.api.validation.kinds.slice import validate_resource_slice, validate_resource_slice_update
 from dray.api.validation.kinds.taint_rule import validate_taint_rule, validate_taint_rule_status
 from dray.api.validation.kinds.template import validate_template, validate_template_update
 from dray.api.validation.kinds.webhooks import validate_webhook_configuration
-from dray.api.validation.metadata import validate_metadata, validate_metadata_update
+from dray.api.validation.metadata import (
+    validate_finalizer_domains,
+    validate_metadata,
+    validate_metadata_update,
+)
 from dray.api.validation.ratcheting import filter_new_errors
 from dray.values.names import NameRule, check_dns_label, check_dns_subdomain, check_path_segment
 
@@ -83,9 +87,7 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
             validate_claim_status_update,
             validate_claim_allocation,
         ),
-        resource.ResourceClaimTemplate: KindRules(
-            validate_template, _accept_anything, validate_template_update
-        ),
+        resource.ResourceClaimTemplate: KindRules(validate_template, on_transition=validate_template_update),
         resource.ResourceSlice: KindRules(
             validate_resource_slice, on_transition=validate_resource_slice_update
         ),
@@ -101,7 +103,7 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
             validate_classic_status_update,
         ),
         Preparation: KindRules(validate_preparation, _accept_anything, validate_preparation_update),
-        core.Pod: KindRules(validate_pod, _accept_anything, validate_pod_update, validate_pod_status),
+        core.Pod: KindRules(validate_pod, on_status=validate_pod_status),
         core.Namespace: KindRules(name_rule=check_dns_label),
         core.RbacObject: KindRules(name_rule=check_path_segment),
         core.RbacClusterObject: KindRules(name_rule=check_path_segment),
@@ -110,6 +112,16 @@ RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
 )
 
 _METADATA_RULES = KindRules()
+_GROUPS_WITH_ANY_FINALIZER = frozenset(
+    {
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "coordination.k8s.io",
+        "policy",
+    }
+)
+"""Groups in which Kubernetes does not ask for a domain in the names of finalizers; nor does it for events."""
 _NAMESPACED: Mapping[type, bool] = MappingProxyType({kind.type: kind.namespaced for kind in KINDS})
 
 
@@ -160,7 +172,15 @@ def _validate_transition(
 
 
 def _validate_object_metadata(obj: Any) -> FieldErrors:
-    return validate_metadata(obj.metadata, _get_rules(obj).name_rule, _NAMESPACED[type(obj)])
+    metadata = obj.metadata
+    yield from validate_metadata(metadata, _get_rules(obj).name_rule, _NAMESPACED[type(obj)])
+    if metadata.finalizers and not _takes_any_finalizer(obj):
+        yield from validate_finalizer_domains(metadata.finalizers)
+
+
+def _takes_any_finalizer(obj: Any) -> bool:
+    group, _ = split_api_version(obj.api_version)
+    return group in _GROUPS_WITH_ANY_FINALIZER or isinstance(obj, core.Event)
 
 
 def _get_rules(obj: Any) -> KindRules:

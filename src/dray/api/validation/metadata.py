@@ -29,6 +29,7 @@ METADATA = ROOT.child("metadata")
 
 _NON_NEGATIVE = "must be greater than or equal to 0"
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+_STANDARD_FINALIZERS = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
 
 
 def validate_metadata(meta: ObjectMeta, rule: Callable[[str], NameFaults], namespaced: bool) -> FieldErrors:
@@ -101,7 +102,9 @@ def _validate_owners(owners: Sequence[OwnerRef], path: FieldPath) -> FieldErrors
 def validate_owner_reference(owner: OwnerRef, path: FieldPath) -> FieldErrors:
     """Check that a reference names one object completely."""
     group, slash, version = owner.api_version.rpartition("/")
-    if not version:
+    if not owner.api_version:
+        yield required(path.child("apiVersion"))
+    elif not version:
         yield invalid(path.child("apiVersion"), owner.api_version, "version must not be empty")
     elif slash and (not group or "/" in group):
         yield invalid(
@@ -109,17 +112,26 @@ def validate_owner_reference(owner: OwnerRef, path: FieldPath) -> FieldErrors:
         )
     for field, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
         if not value:
-            yield invalid(path.child(field), value, "must not be empty")
+            yield required(path.child(field))
 
 
 def _validate_finalizers(finalizers: Sequence[str], path: FieldPath) -> FieldErrors:
-    for position, name in enumerate(finalizers):
+    for name in finalizers:
         if faults := check_qualified_name(name):
-            yield from report_name_faults(faults, path.index(position))
+            yield from report_name_faults(faults, path)
     if _ORPHAN in finalizers and _FOREGROUND in finalizers:
         yield invalid(
             path, list(finalizers), f"finalizers `{_ORPHAN}` and `{_FOREGROUND}` cannot be both set"
         )
+
+
+def validate_finalizer_domains(finalizers: Sequence[str]) -> FieldErrors:
+    """Check that finalizers name their owner by a domain, except for those of Kubernetes itself."""
+    for position, name in enumerate(finalizers):
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            place = METADATA.child("finalizers").index(position)
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(place, name, text)
 
 
 # --- updates ---

@@ -52,9 +52,10 @@ def _identify_error(error: FieldError, root: Any) -> Hashable:
 
 def _descend(node: Any, field: str, key: str) -> tuple[Any, Hashable]:
     """Go one step down; returns the value and the step, independent of positions."""
-    if isinstance(node, tuple) and key:
+    if isinstance(node, tuple | list) and key:
         item = node[int(key)]
-        return item, getattr(item, "name", "") or _encode_content(item)
+        name = item.get("name") if isinstance(item, dict) else getattr(item, "name", "")
+        return item, (name if isinstance(name, str) else "") or _encode_content(item)
     if isinstance(node, dict):
         return node[field or key], field or key
     return getattr(node, get_attribute_name(type(node), field)), field

@@ -112,6 +112,9 @@ def build_pod_status(pod: Mapping[str, Any], inputs: PodStatusInputs, backoff: R
     }
     if inits:
         status["initContainerStatuses"] = inits
+    debuggers = _to_rows(_to_mapping(pod.get("spec")).get("ephemeralContainers"))
+    if debuggers:
+        status["ephemeralContainerStatuses"] = [_build_ephemeral_status(one) for one in debuggers]
     if inputs.address:
         status |= {"hostIP": inputs.address, "hostIPs": [{"ip": inputs.address}]}
         if inputs.claims_ready or any(tracked.has_started for tracked in inputs.containers):
@@ -155,6 +158,20 @@ def _build_container_status(
     if health:
         document["allocatedResourcesStatus"] = _build_resources(health)
     return document
+
+
+def _build_ephemeral_status(container: Mapping[str, Any]) -> Document:
+    """The status of an ephemeral container, which this agent does not run: whoever waits for it sees why."""
+    message = "this node does not run ephemeral containers"
+    return {
+        "name": container.get("name"),
+        "image": container.get("image"),
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"waiting": {"reason": "EphemeralContainersNotSupported", "message": message}},
+        "lastState": {},
+    }
 
 
 def _choose_states(

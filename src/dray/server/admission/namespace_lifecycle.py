@@ -36,7 +36,7 @@ class NamespaceLifecycle:
             why = (
                 f"unable to create new content in namespace {change.namespace} because it is being terminated"
             )
-            raise new_forbidden(change.kind, change.name, why)
+            raise new_forbidden(change.kind, change.name, why, [_build_cause(change.namespace)])
         return AdmissionEffects((KeyUnchanged(namespace.key, namespace.revision),))
 
     def _check_permanent(self, change: ObjectChange) -> AdmissionEffects:
@@ -46,3 +46,9 @@ class NamespaceLifecycle:
         if deleting and change.name in PERMANENT_NAMESPACES:
             raise new_forbidden(_NAMESPACE, change.name, "this namespace may not be deleted")
         return ADMITTED
+
+
+def _build_cause(namespace: str) -> dict[str, str]:
+    """The cause by which controllers recognise that they need not try again, nor report an error."""
+    message = f"namespace {namespace} is being terminated"
+    return {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}

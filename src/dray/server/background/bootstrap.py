@@ -56,7 +56,7 @@ async def create_initial_objects(resources: ServeResource, documents: Sequence[M
         kind, version = parse_document_kind(document)
         namespace = document["metadata"].get("namespace", "")
         try:
-            await resources(_build_request("create", kind, version, namespace, document))
+            await resources(build_server_request("create", kind, version, namespace, document))
         except ApiStatusError as error:
             if error.reason != "AlreadyExists":
                 raise
@@ -81,13 +81,13 @@ async def _complete_stored_object(
     resources: ServeResource, kind: Kind, version: str, document: Mapping[str, Any], complete: Completion
 ) -> None:
     namespace = document["metadata"].get("namespace", "")
-    response = await resources(_build_request("get", kind, version, namespace, document))
+    response = await resources(build_server_request("get", kind, version, namespace, document))
     assert isinstance(response.body, bytes)
     stored = read_json(response.body)
     changes = complete(stored, document)
     if changes:
         try:
-            await resources(_build_request("update", kind, version, namespace, {**stored, **changes}))
+            await resources(build_server_request("update", kind, version, namespace, {**stored, **changes}))
         except ApiStatusError as error:
             if error.reason != "Conflict":  # another server on the same store was faster
                 raise
@@ -109,9 +109,10 @@ def _find_missing_data(stored: Mapping[str, Any], document: Mapping[str, Any]) -
     return {} if complete == data else {"data": complete}
 
 
-def _build_request(
+def build_server_request(
     verb: str, kind: Kind, version: str, namespace: str, document: Mapping[str, Any]
 ) -> ApiRequest:
+    """A request of the server itself."""
     name = "" if verb == "create" else document["metadata"]["name"]
     call = ApiCall(verb, "", kind, kind.group, version, kind.plural, namespace, name)
     body = b"" if verb == "get" else write_json(document)

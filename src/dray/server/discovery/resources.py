@@ -25,7 +25,9 @@ _SUBRESOURCES: Mapping[str, tuple[tuple[str, ...], tuple[str, str, str] | None]]
         "finalize": (("update",), None),
         "binding": (_CREATE_VERBS, ("", "v1", "Binding")),
         "eviction": (_CREATE_VERBS, ("policy", "v1", "Eviction")),
+        "ephemeralcontainers": (_UPDATE_VERBS, None),
         "log": (("get",), None),
+        "resize": (_UPDATE_VERBS, None),
         "token": (_CREATE_VERBS, ("authentication.k8s.io", "v1", "TokenRequest")),
     }
 )

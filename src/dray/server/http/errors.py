@@ -86,8 +86,11 @@ def new_conflict(
     kind: Kind, name: str, why: str = OBJECT_MODIFIED, causes: Sequence[Mapping[str, str]] = ()
 ) -> ApiStatusError:
     message = f'Operation cannot be fulfilled on {_format_resource(kind)} "{name}": {why}'
-    details = _build_details(kind, name) | ({"causes": [dict(cause) for cause in causes]} if causes else {})
-    return ApiStatusError(409, "Conflict", message, details)
+    return ApiStatusError(409, "Conflict", message, _add_causes(_build_details(kind, name), causes))
+
+
+def _add_causes(details: dict[str, Any], causes: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    return details | {"causes": [dict(cause) for cause in causes]} if causes else details
 
 
 def new_invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiStatusError:
@@ -130,9 +133,12 @@ def new_unauthorized() -> ApiStatusError:
     return ApiStatusError(401, "Unauthorized", "Unauthorized")
 
 
-def new_forbidden(kind: Kind, name: str, why: str) -> ApiStatusError:
+def new_forbidden(
+    kind: Kind, name: str, why: str, causes: Sequence[Mapping[str, str]] = ()
+) -> ApiStatusError:
     subject = f'{_format_resource(kind)} "{name}"' if name else _format_resource(kind)
-    return ApiStatusError(403, "Forbidden", f"{subject} is forbidden: {why}", _build_details(kind, name))
+    details = _add_causes(_build_details(kind, name), causes)
+    return ApiStatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details)
 
 
 def new_method_not_allowed(

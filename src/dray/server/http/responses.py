@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -227,6 +228,17 @@ def _encode_body(request: ApiRequest, response_format: ResponseFormat, text: byt
         if response_format.media != PROTOBUF or (JSON not in request.accept and "*/*" not in request.accept):
             raise
         return text, JSON
+
+
+@contextmanager
+def attach_warnings(warnings: Sequence[str]) -> Iterator[None]:
+    """Send warnings about a body with the error that it ends in, too."""
+    try:
+        yield
+    except ApiStatusError as error:
+        if warnings:
+            error.headers = (*error.headers, *build_warning_headers(warnings))
+        raise
 
 
 def build_warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:

@@ -23,6 +23,8 @@ from dray.api.kinds import Kind
 from dray.api.meta import ObjectMeta
 from dray.api.strategies.defaults import apply_defaults
 from dray.api.strategies.gated_fields import DroppedField, FeatureGateFilter
+from dray.api.strategies.open_defaults import apply_open_defaults
+from dray.api.whole_objects import build_empty_status
 from dray.server.objects.stored_object import StoredObject, cache_view, encode_document, encode_struct
 
 
@@ -212,6 +214,8 @@ class PendingObject:
         written = None
         if self._known_document is not None:
             written = None if other is None else other.document.get("status")
+            if written is None:
+                written = build_empty_status(self.kind)
             if self.kind.open:
                 pending = self.replace_field("status", written)
                 if (
@@ -256,8 +260,19 @@ class PendingObject:
                 _write_field(there, name, two, _get_empty_object(self.kind), field)
         return here, there
 
+    def replace_document(self, document: dict[str, Any]) -> PendingObject:
+        """The object of an open kind with another document; itself when it is the same one."""
+        return self if document is self.document else PendingObject.from_open_document(self.kind, document)
+
+    def apply_open_defaults(self, before: PendingObject | None = None) -> PendingObject:
+        """The object of an open kind with the defaults of its kind; a closed kind is left as it is."""
+        if not self.kind.open:
+            return self
+        stored = None if before is None else before.document
+        return self.replace_document(apply_open_defaults(self.kind, self.document, stored))
+
     def apply_defaults(self, now: str, before: PendingObject | None = None) -> PendingObject:
-        """The object with the defaults of its kind."""
+        """The object of a closed kind with the defaults of its kind; an open kind is left as it is."""
         if self.kind.open:
             return self
         view = apply_defaults(self.view, now=now, stored=None if before is None else before.view)

@@ -121,7 +121,8 @@ Empty
 
 def encode_binary_skeleton(title: str, version: str) -> bytes:
     """Encode a document in protobuf that has its version and defines nothing."""
-    from dray.wire.protobuf import build_message_classes, parse_message_table
+    from dray.api.messages.field_tables import parse_message_table
+    from dray.wire.protobuf import build_message_classes
 
     classes = build_message_classes("openapi.v2", parse_message_table(_BINARY_MESSAGES), syntax="proto3")
     info, empty = classes["Info"](title=title, version=version), classes["Empty"]()

@@ -54,7 +54,9 @@ def apply(document: Mapping[str, Any], operations: Any) -> dict[str, Any]:
 def parse_pointer(text: Any) -> Tokens:
     """Parse a JSON pointer to its tokens; raises `PatchError`."""
     if not isinstance(text, str) or (text and not text.startswith("/")) or _STRAY_TILDE.search(text):
-        raise build_malformed(f"`{text}` is not a JSON pointer; expected for example `/metadata/labels/app`")
+        raise build_inapplicable(
+            f"`{text}` is not a JSON pointer; expected for example `/metadata/labels/app`"
+        )
     tokens = tuple(token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:])
     if len(tokens) > MAX_DEPTH:
         raise build_malformed(f"a JSON pointer leads more than {MAX_DEPTH} levels deep")
@@ -83,16 +85,16 @@ def _parse_operation(position: int, given: Any) -> _Operation:
     name = given.get("op")
     if not isinstance(name, str) or name not in _OPERATIONS:
         known = ", ".join(f"`{known}`" for known in _OPERATIONS)
-        raise build_malformed(f"operation {position}: unknown `op` `{name}`; expected one of {known}")
+        raise build_inapplicable(f"operation {position}: unknown `op` `{name}`; expected one of {known}")
     if "path" not in given:
-        raise build_malformed(f"operation {position} (`{name}`): `path` is missing")
+        raise build_inapplicable(f"operation {position} (`{name}`): `path` is missing")
     path = parse_pointer(given["path"])
     if name in ("move", "copy"):
         if "from" not in given:
-            raise build_malformed(f"operation {position} (`{name}`): `from` is missing")
+            raise build_inapplicable(f"operation {position} (`{name}`): `from` is missing")
         return _Operation(name, path, source=parse_pointer(given["from"]))
     if name != "remove" and "value" not in given:
-        raise build_malformed(f"operation {position} (`{name}`): `value` is missing")
+        raise build_inapplicable(f"operation {position} (`{name}`): `value` is missing")
     return _Operation(name, path, given.get("value"))
 
 

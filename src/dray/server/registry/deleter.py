@@ -18,7 +18,7 @@ from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.clock import Clock, format_timestamp
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid_options, new_not_found
-from dray.server.http.request_body import decode_options
+from dray.server.http.request_body import decode_message
 from dray.server.http.requests import ApiRequest
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
@@ -38,6 +38,7 @@ ORPHAN, BACKGROUND, FOREGROUND = "Orphan", "Background", "Foreground"
 PROPAGATION_FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
 """The finalizer that stores a propagation policy until the garbage collector has carried it out."""
 
+_OPTIONS: Final = "DeleteOptions"
 _TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 _MAX_GRACE_SECONDS: Final = 2**31
 """About 68 years; a later deletion time could not be represented."""
@@ -129,11 +130,13 @@ def _mark_deleted(pending: PendingObject, metadata: Mapping[str, Any]) -> Pendin
 def apply_dry_run(request: ApiRequest, delete_options: Mapping[str, Any]) -> ApiRequest:
     """The request as a dry run, when the options in its body say so."""
     dry_run = delete_options.get("dryRun")
-    if not dry_run or request.call.dry_run:
+    if not dry_run:
         return request
+    if not isinstance(dry_run, list) or not all(isinstance(item, str) for item in dry_run):
+        raise new_bad_request("dryRun must be a list of texts, such as `[All]`")
     if dry_run != ["All"]:
         raise new_invalid_options(
-            "DeleteOptions",
+            _OPTIONS,
             "dryRun",
             f'Unsupported value: {write_json(dry_run).decode()}: supported values: "All"',
             "FieldValueNotSupported",
@@ -144,7 +147,7 @@ def apply_dry_run(request: ApiRequest, delete_options: Mapping[str, Any]) -> Api
 
 def _read_delete_options(request: ApiRequest) -> dict[str, Any]:
     """The options of a delete, from its body and its query."""
-    options = decode_options(request)
+    options = decode_message(request, "v1", _OPTIONS)
     query = request.call.query
     for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds"):
         if name in query:
@@ -161,17 +164,22 @@ def validate_delete_options(delete_options: Mapping[str, Any]) -> dict[str, Any]
             validated["gracePeriodSeconds"] = max(int(seconds), 0)
         except (TypeError, ValueError, OverflowError):
             raise new_bad_request(f"gracePeriodSeconds must be a whole number, not `{seconds}`") from None
-    if policy not in (None, "", ORPHAN, BACKGROUND, FOREGROUND):
-        raise new_bad_request(
-            f"propagationPolicy must be {ORPHAN}, {BACKGROUND} or {FOREGROUND}, not `{policy}`"
-        )
-    if delete_options.get("orphanDependents") not in (None, True, False, "", "true", "false"):
-        raise new_bad_request(
-            f"orphanDependents must be true or false, not `{delete_options['orphanDependents']}`"
-        )
+    _check_propagation(policy, delete_options.get("orphanDependents"))
     if not isinstance(delete_options.get("preconditions") or {}, dict):
         raise new_bad_request("preconditions must be an object with `uid` and `resourceVersion`")
     return validated
+
+
+def _check_propagation(policy: Any, orphans: Any) -> None:
+    if policy not in (None, "", ORPHAN, BACKGROUND, FOREGROUND):
+        known = ", ".join(f'"{each}"' for each in (BACKGROUND, FOREGROUND, ORPHAN))
+        what = f"Unsupported value: {write_json(policy).decode()}: supported values: {known}"
+        raise new_invalid_options(_OPTIONS, "propagationPolicy", what, "FieldValueNotSupported")
+    if orphans not in (None, True, False, "", "true", "false"):
+        raise new_bad_request(f"orphanDependents must be true or false, not `{orphans}`")
+    if policy and orphans not in (None, ""):
+        what = "Invalid value: orphanDependents and propagationPolicy cannot be both set"
+        raise new_invalid_options(_OPTIONS, "propagationPolicy", what, "FieldValueInvalid")
 
 
 def _compute_grace_seconds(document: Mapping[str, Any], delete_options: Mapping[str, Any]) -> int:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from dray.api.kinds import Kind
+from dray.api.validation import find_deprecation_warning
 from dray.server.discovery.resources import UNSUPPORTED_VERBS
-from dray.server.http.errors import new_invalid_options, new_method_not_allowed, new_path_not_found
+from dray.server.http.errors import (
+    ApiStatusError,
+    new_bad_request,
+    new_invalid_options,
+    new_method_not_allowed,
+    new_path_not_found,
+)
 from dray.server.http.requests import (
     MAX_FIELD_MANAGER_BYTES,
     ApiCall,
@@ -28,6 +38,10 @@ from dray.server.registry.selectors import parse_selectors
 from dray.server.registry.strategies import get_strategy
 from dray.server.registry.watch_server import WatchServer
 from dray.server.registry.writer import ObjectWriter
+
+_DURATION = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)")
+
+METHOD_NOT_ALLOWED: Final = 405
 
 ResourceEndpoint = Callable[[ApiRequest], Awaitable[ApiResponse]]
 """Answers a request by itself, without an object of the registry."""
@@ -49,9 +63,24 @@ class RequestDispatcher:
     pod_logs: ResourceEndpoint
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
+        kind = request.call.kind
+        warning = None if kind is None else find_deprecation_warning(kind, request.call.version)
+        if warning is None:
+            return await self._answer(request)
+        headers = build_warning_headers([warning])
+        try:
+            response = await self._answer(request)
+        except ApiStatusError as error:
+            if error.code != METHOD_NOT_ALLOWED:
+                error.headers = (*headers, *error.headers)
+            raise
+        return replace(response, headers=(*headers, *response.headers))
+
+    async def _answer(self, request: ApiRequest) -> ApiResponse:
         call, kind = request.call, request.call.kind
         _check_dry_run(call)
         _check_field_manager(call)
+        _check_timeout(call)
         if kind is None or call.subresource == "token":
             if call.verb != "create":
                 raise new_method_not_allowed()
@@ -133,11 +162,22 @@ def _check_dry_run(call: ApiCall) -> None:
 def _check_field_manager(call: ApiCall) -> None:
     """Refuse unprintable and long names of managers, which are stored with every object they write."""
     manager = call.query.get("fieldManager", "")
-    if len(manager.encode()) > MAX_FIELD_MANAGER_BYTES or not manager.isprintable():
-        what = f"Invalid value: must be printable and have at most {MAX_FIELD_MANAGER_BYTES} bytes"
-        raise new_invalid_options(
-            f"{call.verb.capitalize()}Options", "fieldManager", what, "FieldValueInvalid"
-        )
+    if not manager:
+        return
+    options = f"{call.verb.capitalize()}Options"
+    if len(manager.encode()) > MAX_FIELD_MANAGER_BYTES:
+        what = f"Too long: may not be more than {MAX_FIELD_MANAGER_BYTES} bytes"
+        raise new_invalid_options(options, "fieldManager", what, "FieldValueTooLong")
+    if not manager.isprintable():
+        what = "Invalid value: must consist of printable characters"
+        raise new_invalid_options(options, "fieldManager", what, "FieldValueInvalid")
+
+
+def _check_timeout(call: ApiCall) -> None:
+    """Refuse a `timeout` that is no duration; how long a request may take is the server's decision."""
+    timeout = call.query.get("timeout", "")
+    if timeout and not _DURATION.fullmatch(timeout):
+        raise new_bad_request(f"timeout must be a duration such as `30s` or `1m30s`, not `{timeout}`")
 
 
 def _build_success_status(code: int) -> dict[str, Any]:
@@ -169,6 +209,15 @@ _VERB_ENDPOINTS: Mapping[tuple[str, str], VerbEndpoint] = {
     ("update", "finalize"): RequestDispatcher._update,
     ("patch", ""): RequestDispatcher._patch,
     ("patch", "status"): RequestDispatcher._patch,
+    **{
+        (verb, subresource): endpoint
+        for subresource in ("ephemeralcontainers", "resize")
+        for verb, endpoint in (
+            ("get", RequestDispatcher._get),
+            ("update", RequestDispatcher._update),
+            ("patch", RequestDispatcher._patch),
+        )
+    },
     ("delete", ""): RequestDispatcher._delete,
     ("deletecollection", ""): RequestDispatcher._delete_collection,
     ("create", "binding"): RequestDispatcher._bind,

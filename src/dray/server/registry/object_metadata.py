@@ -32,6 +32,9 @@ _SERVER_OWNED_FIELDS: Final = (
 )
 """Fields that only the server writes."""
 
+_IGNORED_ON_UPDATE: Final = ("generation", "selfLink", "creationTimestamp")
+"""Fields of an update that are not read: the stored values stay."""
+
 
 def choose_name(metadata: MetadataDocument, random_int: Callable[[int], int]) -> str:
     """The name of a new object: the given one, or one generated from `generateName`."""
@@ -48,13 +51,14 @@ def resolve_namespace(kind: Kind, metadata: MetadataDocument, namespace: str) ->
     if kind.namespaced and given and given != namespace:
         why = "the namespace of the provided object does not match the namespace sent on the request"
         raise new_bad_request(why)
-    return namespace if kind.namespaced else str(given)
+    # The namespace of an object that has none is not read, as by Kubernetes.
+    return namespace if kind.namespaced else ""
 
 
-def check_name(metadata: MetadataDocument, name: str) -> None:
-    """Refuse a body whose name differs from the name in the path."""
-    given = metadata.get("name")
-    if given and given != name:
+def check_name(metadata: MetadataDocument, name: str, *, required: bool = False) -> None:
+    """Refuse a body whose name differs from the name in the path, or one without a name if it is required."""
+    given = metadata.get("name") or ""
+    if (given or required) and given != name:
         raise new_bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
@@ -75,13 +79,15 @@ def build_update_metadata(
     kind: Kind, metadata: MetadataDocument, stored: MetadataDocument, *, changed: bool
 ) -> dict[str, Any]:
     """The metadata of an updated object; validation refuses changes of server-owned fields later."""
-    updated = {field: value for field, value in metadata.items() if field not in ("generation", "selfLink")}
+    updated = {field: value for field, value in metadata.items() if field not in _IGNORED_ON_UPDATE}
     for field in _SERVER_OWNED_FIELDS:
         if field in stored and updated.get(field) in (None, "", 0):
             updated[field] = stored[field]
     updated.setdefault("name", stored["name"])
     if kind.namespaced:
         updated["namespace"] = updated.get("namespace") or stored["namespace"]
+    else:
+        updated.pop("namespace", None)
     updated["resourceVersion"] = stored["resourceVersion"]
     if get_strategy(kind).has_generation:
         updated["generation"] = int(stored.get("generation") or 0) + (1 if changed else 0)
@@ -90,11 +96,28 @@ def build_update_metadata(
 
 def check_preconditions(kind: Kind, old: StoredObject, metadata: MetadataDocument) -> None:
     """Refuse an update that names another uid or resource version than the stored one."""
-    version, uid = metadata.get("resourceVersion"), metadata.get("uid")
+    uid = metadata.get("uid")
     if uid and uid != old.metadata.uid:
         raise new_conflict(kind, old.name, _describe_mismatch("UID", uid, old.metadata.uid))
-    if version and str(version) != str(old.revision):
+    check_resource_version(kind, old, metadata)
+
+
+def check_resource_version(kind: Kind, old: StoredObject, metadata: MetadataDocument) -> None:
+    """Refuse an update of another resource version than the stored one; `0` is any version."""
+    version = str(metadata.get("resourceVersion") or "0")
+    if version != "0" and version != str(old.revision):
         raise new_conflict(kind, old.name)
+
+
+def check_absent_uid(kind: Kind, name: str, metadata: MetadataDocument) -> None:
+    """Refuse to create what an update or apply takes to exist: it names a uid."""
+    if metadata.get("uid"):
+        raise new_conflict(kind, name, _describe_mismatch("UID", metadata["uid"], ""))
+
+
+def drop_resource_version(metadata: MetadataDocument) -> dict[str, Any]:
+    """The metadata of an update that creates its object: the version it names is gone."""
+    return {field: value for field, value in metadata.items() if field != "resourceVersion"}
 
 
 def check_delete_preconditions(kind: Kind, old: StoredObject, preconditions: MetadataDocument) -> None:

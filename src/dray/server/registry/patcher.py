@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dray.api.fields import FieldError, FieldErrorType
 from dray.api.json_text import is_certainly_json
 from dray.api.kinds import Kind
 from dray.clock import Clock, format_timestamp
@@ -12,13 +13,17 @@ from dray.server.http.errors import (
     ApiStatusError,
     new_bad_request,
     new_conflict,
+    new_invalid,
     new_invalid_options,
     new_not_found,
     new_unsupported_media_type,
 )
 from dray.server.http.request_body import (
+    STRICT,
+    UndecodableBodyError,
     convert_document,
     decode_body,
+    find_duplicates,
     parse_json_or_yaml,
     read_field_validation,
 )
@@ -38,6 +43,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+_MERGE_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH)
 ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
@@ -56,6 +62,9 @@ class ObjectPatcher:
         mode, content_type = read_field_validation(request), request.content_type
         if content_type == APPLY_PATCH:
             _check_apply(request)
+        else:
+            _check_force(request)
+        duplicates = find_duplicates(request.body, mode) if content_type in _MERGE_TYPES else ()
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
@@ -67,9 +76,14 @@ class ObjectPatcher:
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
-            body = convert_document(kind, version, patched, mode, prechecked=prechecked)
+            try:
+                body = convert_document(kind, version, patched, mode, duplicates, prechecked)
+            except UndecodableBodyError as error:
+                raise _to_invalid_patch(kind, call.name, error) from None
             warnings[:] = body.warnings
-            object_metadata.check_preconditions(kind, old, body.pending.metadata)
+            object_metadata.check_name(body.pending.metadata, call.name, required=True)
+            object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
+            object_metadata.check_resource_version(kind, old, body.pending.metadata)
             return self._writer.propose_update(request, version, body.pending, old, warnings)
 
         result = await self._registry.write(request, kind, call.namespace, call.name, decide)
@@ -84,17 +98,17 @@ class ObjectPatcher:
         warnings: list[str],
     ) -> ProposedWrite:
         (kind, version), call = kind_version, request.call
-        body = convert_document(kind, version, patch, read_field_validation(request))
-        warnings[:] = body.warnings
-        object_metadata.check_name(body.pending.metadata, call.name)
-        configuration = _select_writable_fields(
-            body.pending, convert_to_storage(kind, version, patch), call.subresource
-        )
+        _check_applied_kind(patch)
+        # The fields of an applied configuration get an owner, so there is no way to ignore unknown ones.
+        body = convert_document(kind, version, patch, STRICT)
+        warnings += body.warnings
+        given, sent = body.pending, convert_to_storage(kind, version, patch)
+        object_metadata.check_name(given.metadata, call.name)
         try:
             outcome = field_ownership.apply_configuration(
-                body.pending.kind,
+                given.kind,
                 None if old is None else old.document,
-                configuration,
+                _select_writable_fields(given, sent, call.subresource),
                 manager=call.query["fieldManager"],
                 force=call.query.get("force") in ("true", "1", "True"),
                 now=format_timestamp(self._clock.now()),
@@ -104,16 +118,15 @@ class ObjectPatcher:
             raise _to_conflict(kind, call.name, error) from None
         except PatchError as error:
             raise _to_api_error(error) from None
-        applied = convert_document(body.pending.kind, body.pending.kind.version, outcome.document).pending
+        applied = convert_document(given.kind, given.kind.version, outcome.document).pending
         fields = list(outcome.managed_fields)
         if old is None:
-            if call.subresource or applied.metadata.get("uid"):
+            if call.subresource:
                 raise new_not_found(kind, call.name)
-            namespace = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace)
-            return self._writer.propose_create(
-                request, version, applied, (namespace, call.name), warnings, fields
-            )
-        object_metadata.check_preconditions(kind, old, body.pending.metadata)
+            object_metadata.check_absent_uid(kind, call.name, applied.metadata)
+            place = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace), call.name
+            return self._writer.propose_create(request, version, applied, place, warnings, fields)
+        object_metadata.check_preconditions(kind, old, given.metadata)
         return self._writer.propose_update(request, version, applied, old, warnings, fields)
 
 
@@ -124,6 +137,24 @@ def parse_patch(request: ApiRequest) -> Any:
     if request.content_type not in ACCEPTED_PATCH_TYPES:
         raise new_unsupported_media_type(ACCEPTED_PATCH_TYPES)
     return decode_body(ApiRequest(request.call, request.user, {}, request.body))
+
+
+def _check_force(request: ApiRequest) -> None:
+    """Refuse `force` for any other patch than an apply."""
+    if request.call.query.get("force"):
+        raise new_invalid_options("PatchOptions", "force", "Forbidden: may not be specified for this patch")
+
+
+def _check_applied_kind(configuration: Any) -> None:
+    """Refuse a configuration that does not say what it is, or brings managed fields."""
+    if not isinstance(configuration, dict):
+        return
+    for field in ("apiVersion", "kind"):
+        if not configuration.get(field):
+            raise new_bad_request(f"an applied configuration needs `{field}`")
+    metadata = configuration.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise new_bad_request("metadata.managedFields must be nil")
 
 
 def _check_apply(request: ApiRequest) -> None:
@@ -141,14 +172,22 @@ def _apply_patch(
 ) -> Any:
     try:
         if content_type == JSON_PATCH:
-            return json_patch.apply(document, patch)
+            return json_patch.apply(document, [] if patch is None else patch)
+        if content_type == STRATEGIC_PATCH and (patch is None or isinstance(patch, dict)):
+            return _merge_strategically(kind, document, patch or {}, shallow)
         if not isinstance(patch, dict):
             raise new_bad_request("a merge patch must be an object, for example `{}`")
-        if content_type == MERGE_PATCH:
-            return merge_patch.apply(document, patch, shallow=shallow)
-        return strategic_merge_patch.apply(kind, document, patch, shallow=shallow)
+        return merge_patch.apply(document, patch, shallow=shallow)
     except PatchError as error:
         raise _to_api_error(error) from None
+
+
+def _merge_strategically(
+    kind: Kind, document: Mapping[str, Any], patch: dict[str, Any], shallow: bool
+) -> dict[str, Any]:
+    """The result of a strategic merge patch, which does not change what an object is."""
+    merged = strategic_merge_patch.apply(kind, document, patch, shallow=shallow)
+    return {**merged, "apiVersion": document["apiVersion"], "kind": document["kind"]}
 
 
 def _select_writable_fields(
@@ -168,6 +207,12 @@ def _select_writable_fields(
 def _to_api_error(error: PatchError) -> ApiStatusError:
     reason = {413: "RequestEntityTooLarge", 422: "Invalid"}.get(error.code, "BadRequest")
     return ApiStatusError(error.code, reason, error.message)
+
+
+def _to_invalid_patch(kind: Kind, name: str, error: UndecodableBodyError) -> ApiStatusError:
+    """The error for a patch whose result cannot be decoded; the object may be secret and is not repeated."""
+    invalid = FieldError(FieldErrorType.INVALID, "patch", "<omitted>", error.problem)
+    return new_invalid(kind, name, [invalid])
 
 
 def _to_conflict(kind: Kind, name: str, error: ApplyConflictError) -> ApiStatusError:

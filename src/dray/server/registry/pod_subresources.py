@@ -17,7 +17,7 @@ from dray.server.http.errors import (
     new_not_found,
     new_too_many_requests,
 )
-from dray.server.http.request_body import decode_options
+from dray.server.http.request_body import decode_message
 from dray.server.http.requests import ApiRequest
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
@@ -43,11 +43,13 @@ class PodSubresources:
         """Set the node of a pod that has none."""
         call = request.call
         binding = await self._registry.admission.admit_subresource(
-            request, kind, _BINDING, decode_options(request)
+            request, kind, _BINDING, decode_message(request, "v1", "Binding")
         )
         node, metadata = _read_node_name(binding), _read_metadata(binding)
         name = call.name or str(metadata.get("name") or "")
-        object_metadata.check_name(metadata, name)
+        if not name:
+            raise new_bad_request("a binding names its pod: `metadata: {name: ...}`")
+        object_metadata.check_name(metadata, name, required=True)
         object_metadata.resolve_namespace(kind, metadata, call.namespace)
 
         def decide(old: StoredObject | None) -> WriteDecision:
@@ -88,9 +90,10 @@ class PodSubresources:
 
     async def evict(self, request: ApiRequest, kind: Kind) -> WriteResult:
         """Delete a pod, unless a disruption budget forbids it."""
-        call, eviction = request.call, decode_options(request)
+        call, eviction = request.call, decode_message(request, "policy/v1", "Eviction")
         eviction = await self._review_eviction(request, kind, eviction)
-        object_metadata.check_name(_read_metadata(eviction), call.name)
+        object_metadata.check_name(_read_metadata(eviction), call.name, required=True)
+        object_metadata.resolve_namespace(kind, _read_metadata(eviction), call.namespace)
         cache = self._registry.cache
         await cache.wait_until_fresh()
         pod = cache.get(kind, call.namespace, call.name)

@@ -72,6 +72,9 @@ class StoredObjectReader:
         selector, limit = parse_selectors(kind, query), min(_read_limit(query), self._max_page)
         version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
         _check_match(version, match)
+        if "sendInitialEvents" in query:
+            what = "Forbidden: sendInitialEvents is forbidden for list"
+            raise new_invalid_options("ListOptions", "sendInitialEvents", what)
         token = query.get("continue", "")
         if token:
             if version not in ("", "0"):
@@ -154,9 +157,7 @@ def parse_revision(text: str) -> int:
     """Parse a `resourceVersion`, which is a revision of the store."""
     if text.isascii() and text.isdigit() and len(text) <= 19:
         return int(text)
-    raise new_invalid_options(
-        "ListOptions", "resourceVersion", f'Invalid value: "{text}": must be a number', "FieldValueInvalid"
-    )
+    raise new_bad_request(f'resourceVersion: Invalid value: "{text}": must be a number')
 
 
 def _check_match(version: str, match: str) -> None:
@@ -175,6 +176,8 @@ def _check_match(version: str, match: str) -> None:
 
 def _read_limit(query: Mapping[str, str]) -> int:
     text = query.get("limit", "") or "0"
+    if text[:1] == "-" and text[1:].isascii() and text[1:].isdigit():
+        return 0  # no limit
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise new_bad_request(f"limit must be a whole number, not `{text}`")
     return int(text)

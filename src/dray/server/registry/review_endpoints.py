@@ -8,7 +8,7 @@ from typing import Any
 from dray.server.auth.authn.token_requests import TokenRequestIssuer
 from dray.server.auth.authz.reviews import AccessReviews
 from dray.server.http.errors import new_bad_request
-from dray.server.http.request_body import decode_body
+from dray.server.http.request_body import decode_message
 from dray.server.http.requests import REVIEW_KINDS, ApiRequest, ApiResponse, build_json_response
 from dray.server.watch.cache import WatchCache
 
@@ -25,18 +25,19 @@ class ReviewEndpoints:
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
         """Answer with the review of the request, its result in `status`."""
-        review = decode_body(request)
-        if not isinstance(review, dict):
-            raise new_bad_request("the body of a review must be an object")
-        await self._cache.wait_until_fresh()
         call = request.call
         if call.subresource == "token":
+            kind, api_version = "TokenRequest", "authentication.k8s.io/v1"
+        else:
+            kind, api_version = REVIEW_KINDS[call.group, call.plural][0], f"{call.group}/{call.version}"
+        if not request.body.strip():
+            raise new_bad_request(f"the request has no body; expected a {kind}")
+        review = decode_message(request, api_version, kind)
+        await self._cache.wait_until_fresh()
+        if call.subresource == "token":
             token = self._tokens.answer(request.user, call.namespace, call.name, review)
-            return build_json_response(
-                {**token, "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}, 201
-            )
-        kind, _ = REVIEW_KINDS[call.group, call.plural]
-        envelope = {"kind": kind, "apiVersion": f"{call.group}/{call.version}"}
+            return build_json_response({**token, "kind": kind, "apiVersion": api_version}, 201)
+        envelope = {"kind": kind, "apiVersion": api_version}
         given = {**review, **envelope, "metadata": review.get("metadata") or {"creationTimestamp": None}}
         return build_json_response(_REVIEWS_BY_KIND[kind](self._reviews, request, given), 201)
 

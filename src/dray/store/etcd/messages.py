@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dray.wire.protobuf import build_message_classes, parse_message_table
+from dray.api.messages.field_tables import parse_message_table
+from dray.wire.protobuf import build_message_classes
 
 PACKAGE: Final = "etcdserverpb"
 

@@ -17,18 +17,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dray.api.json_text import read_json
+from dray.api.messages.field_tables import INLINE, LIST, MAP
 from dray.errors import DecodeError
 from dray.wire.kubernetes.message_tables import (
-    INLINE,
     MAGIC,
-    MAP,
     MessageType,
     UnknownMessageError,
     find_message,
     find_root_message,
     get_envelope,
 )
-from dray.wire.protobuf import LIST, MalformedProtobufError, ProtobufMessage
+from dray.wire.protobuf import MalformedProtobufError, ProtobufMessage
 
 JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"

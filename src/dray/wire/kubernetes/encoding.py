@@ -19,17 +19,15 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dray.api.json_text import write_json
+from dray.api.messages.field_tables import INLINE, LIST, MAP, FieldDefinition
 from dray.errors import DrayError
 from dray.wire.kubernetes.message_tables import (
-    INLINE,
     MAGIC,
-    MAP,
     MessageType,
     find_message,
     find_root_message,
     get_envelope,
 )
-from dray.wire.protobuf import LIST, FieldDefinition
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STRING_KIND: Final = 1

@@ -1,10 +1,4 @@
-"""The messages of Kubernetes: their fields, by tables of one file per API group and version.
-
-Theory of operation: the format is that of `dray.wire.protobuf`, where names are those of JSON, with more
-modifiers. `*` keeps the zero value of a field, because Go has a pointer there and tells it from an absent
-one; `!` keeps it because Go's JSON always shows the field; `{}` is a map from strings; `+` puts the fields of
-a message into the document of its holder. A type with dots is a message of another file. Types without fields
-are leaves: scalars, times, quantities, JSON.
+"""The messages of Kubernetes in protobuf: classes made from the field tables of `dray.api.messages`.
 
 A field that contains a message has the type `bytes` in the class of its holder, and is decoded when it is
 read: decoded in one go, two bytes of a hostile body would take up a message before anything counts them.
@@ -17,43 +11,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import resources
 from typing import Any, Final
 
-from dray.errors import DrayError
-from dray.wire.protobuf import (
+from dray.api.messages.field_tables import (
+    INLINE,
     LIST,
-    SCALARS,
+    MAP,
+    META,
     FieldDefinition,
-    ProtobufMessage,
-    build_message_classes,
-    decode_strictly,
+    MessageTable,
+    find_table_file,
+    load_table,
     parse_message_table,
+    resolve_message,
 )
+from dray.errors import DrayError
+from dray.wire.protobuf import SCALARS, ProtobufMessage, build_message_classes, decode_strictly
 
 MAGIC: Final = b"k8s\x00"
 """What a body in Kubernetes protobuf begins with."""
-MAP, INLINE, POINTER, REQUIRED = "{}", "+", "*", "!"
-"""Modifiers of these tables, besides those of `dray.wire.protobuf`."""
-
-META: Final = "meta.v1"
-META_KINDS: Final = frozenset(
-    {
-        "APIGroup",
-        "APIGroupList",
-        "APIResourceList",
-        "APIVersions",
-        "CreateOptions",
-        "DeleteOptions",
-        "GetOptions",
-        "ListOptions",
-        "PatchOptions",
-        "Status",
-        "UpdateOptions",
-        "WatchEvent",
-    }
-)
-"""Kinds that have the same message in every group and version."""
 
 _ENVELOPES: Final = """
 Unknown
@@ -90,9 +66,6 @@ BytesEntry
 """The envelope, the messages that have a text form in JSON, and the entries of maps."""
 _ENVELOPE_FILE: Final = "envelope"
 _LIST_SUFFIX: Final = "List"
-_FILES: Final = frozenset(
-    each.name.removesuffix(".txt") for each in resources.files(__package__).joinpath("messages").iterdir()
-)
 
 
 class UnknownMessageError(DrayError):
@@ -125,13 +98,12 @@ def has_message(api_version: str, kind: str) -> bool:
 @lru_cache(maxsize=1024)
 def find_root_message(api_version: str, kind: str) -> MessageType:
     """Find the message of a kind, or of its list; raises `UnknownMessageError`."""
-    group, _, version = api_version.rpartition("/")
-    file = META if kind in META_KINDS else f"{group.partition('.')[0] or 'core'}.{version}"
-    messages = _load_file(file) if file in _FILES else {}
-    if kind in messages and (not group or "." in group or file not in (META, "core.v1")):
+    file = find_table_file(api_version, kind)
+    messages = {} if file is None else _load_file(file)
+    if kind in messages:
         return messages[kind]
     item = kind.removesuffix(_LIST_SUFFIX)
-    if item != kind and item in messages:
+    if file is not None and item != kind and item in messages:
         return _build_list_message(file, item)
     raise UnknownMessageError(
         f"{kind or 'an object'} in {api_version or 'no version'} has no protobuf message"
@@ -140,8 +112,8 @@ def find_root_message(api_version: str, kind: str) -> MessageType:
 
 def find_message(name: str, file: str) -> MessageType:
     """Find the message of a type that a table of `file` names."""
-    other, _, local = name.rpartition(".")
-    return _load_file(other or file)[local]
+    other, local = resolve_message(name, file)
+    return _load_file(other)[local]
 
 
 def get_envelope(name: str) -> MessageType:
@@ -151,15 +123,12 @@ def get_envelope(name: str) -> MessageType:
 
 @lru_cache(maxsize=64)
 def _load_file(file: str) -> Mapping[str, MessageType]:
-    if file == _ENVELOPE_FILE:
-        text = _ENVELOPES
-    else:
-        text = resources.files(__package__).joinpath("messages", f"{file}.txt").read_text()
-    return _build_messages(file, text)
+    return _build_messages(
+        file, parse_message_table(_ENVELOPES) if file == _ENVELOPE_FILE else load_table(file)
+    )
 
 
-def _build_messages(file: str, text: str) -> Mapping[str, MessageType]:
-    table = parse_message_table(text)
+def _build_messages(file: str, table: MessageTable) -> Mapping[str, MessageType]:
     flat = {name: tuple(_flatten(field) for field in fields) for name, fields in table.items()}
     classes = build_message_classes(f"kubernetes.{file.replace('.', '_')}", flat, syntax="proto2")
     return {
@@ -171,7 +140,7 @@ def _build_messages(file: str, text: str) -> Mapping[str, MessageType]:
 def _build_list_message(file: str, item: str) -> MessageType:
     name = item + _LIST_SUFFIX
     text = f"{name}\n  1 metadata {META}.ListMeta\n  2 items []{item}\n"
-    return replace(_build_messages(f"{file}.{name}", text)[name], file=file)
+    return replace(_build_messages(f"{file}.{name}", parse_message_table(text))[name], file=file)
 
 
 def _flatten(field: FieldDefinition) -> FieldDefinition:

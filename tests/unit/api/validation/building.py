@@ -158,8 +158,14 @@ def user(uid: str = UID) -> Document:
 # --- pods ---
 
 
-def pod(*entries: Document, uses: Iterable[Any] = (), meta: Document | None = None, **fields: Any) -> Any:
+def pod_document(
+    *entries: Document, uses: Iterable[Any] = (), meta: Document | None = None, **fields: Any
+) -> Document:
     """A pod with claims, and one container that uses some of them."""
-    container = {"name": "main", "resources": {"claims": list(uses)}}
+    container = {"name": "main", "image": "web", "resources": {"claims": list(uses)}}
     spec = {"resourceClaims": list(entries), "containers": [container], **fields.pop("spec", {})}
-    return made({"apiVersion": "v1", "kind": "Pod", "metadata": meta or metadata(), "spec": spec, **fields})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta or metadata(), "spec": spec, **fields}
+
+
+def pod(*entries: Document, **fields: Any) -> Any:
+    return made(pod_document(*entries, **fields))

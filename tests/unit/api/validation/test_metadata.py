@@ -51,7 +51,12 @@ CREATE = {
     ),
     "bad annotation key": ({"annotations": {"a b": ""}}, ["Invalid metadata.annotations"]),
     "finalizer": ({"finalizers": ["example.com/hold"]}, []),
-    "bad finalizer": ({"finalizers": ["ok", "not ok"]}, ["Invalid metadata.finalizers[1]"]),
+    "a finalizer without a domain": ({"finalizers": ["hold"]}, ["Invalid metadata.finalizers[0]"]),
+    "standard finalizers": ({"finalizers": ["kubernetes", "orphan"]}, []),
+    "bad finalizer": (
+        {"finalizers": ["example.com/ok", "example.com/not ok"]},
+        ["Invalid metadata.finalizers"],
+    ),
     "finalizers that contradict each other": (
         {"finalizers": ["orphan", "foregroundDeletion"]},
         ["Invalid metadata.finalizers"],
@@ -61,10 +66,10 @@ CREATE = {
     "owner without anything": (
         {"ownerReferences": [{}]},
         [
-            "Invalid metadata.ownerReferences[0].apiVersion",
-            "Invalid metadata.ownerReferences[0].kind",
-            "Invalid metadata.ownerReferences[0].name",
-            "Invalid metadata.ownerReferences[0].uid",
+            "Required metadata.ownerReferences[0].apiVersion",
+            "Required metadata.ownerReferences[0].kind",
+            "Required metadata.ownerReferences[0].name",
+            "Required metadata.ownerReferences[0].uid",
         ],
     ),
     "owner of an odd version": (

@@ -95,6 +95,14 @@ def test_the_whole_status_of_a_pod_that_runs() -> None:
     }
 
 
+def test_an_ephemeral_container_says_that_it_does_not_run() -> None:
+    given = pod()
+    given["spec"]["ephemeralContainers"] = [{"name": "debug", "image": "busybox"}]
+    (status,) = told(given, PodStatusInputs((), NOW))["ephemeralContainerStatuses"]
+    assert (status["name"], status["image"], status["ready"]) == ("debug", "busybox", False)
+    assert status["state"]["waiting"]["reason"] == "EphemeralContainersNotSupported"
+
+
 def test_the_status_shown_by_kubectl_get_pods() -> None:
     one = TrackedContainer("c")
     i = {"name": "i"}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS
+from dray.api.messages.field_tables import INLINE, LIST, MAP, META_KINDS, POINTER, TABLE_FILES
 from dray.wire.kubernetes import (
     UnencodableValueError,
     UnknownMessageError,
@@ -25,15 +26,10 @@ from dray.wire.kubernetes import (
 from dray.wire.kubernetes.decoding import LEAF_DECODERS
 from dray.wire.kubernetes.encoding import LEAF_ENCODERS
 from dray.wire.kubernetes.message_tables import (
-    INLINE,
-    MAP,
-    META_KINDS,
-    POINTER,
     MessageType,
     find_message,
     find_root_message,
 )
-from dray.wire.protobuf import LIST
 from tests.outside import ROOT
 
 SAMPLES = ROOT.parent / "shared" / "api-samples" / "protobuf"
@@ -57,7 +53,7 @@ def test_every_recorded_object_says_the_same_in_json_and_in_protobuf(file: Path)
 
 
 def walk_messages() -> Iterator[MessageType]:
-    for file in sorted(message_tables._FILES):
+    for file in sorted(TABLE_FILES):
         yield from message_tables._load_file(file).values()
 
 

@@ -110,8 +110,8 @@ def _validate_requests(requests: Sequence[DeviceRequest], path: FieldPath) -> Fi
 
 
 def _validate_request(request: DeviceRequest, path: FieldPath) -> FieldErrors:
-    if not request.name or check_dns_label(request.name):
-        yield from validate_name(request.name, check_dns_label, path.child("name"))
+    if faults := check_dns_label(request.name):
+        yield from report_name_faults(faults, path.child("name"))
     exactly, alternatives = request.exactly, request.first_available
     if (exactly is None) is (not alternatives):
         yield from validate_exactly_one(
@@ -127,8 +127,8 @@ def _validate_request(request: DeviceRequest, path: FieldPath) -> FieldErrors:
 
 
 def _validate_subrequest(request: DeviceSubRequest, path: FieldPath) -> FieldErrors:
-    if not request.name or check_dns_label(request.name):
-        yield from validate_name(request.name, check_dns_label, path.child("name"))
+    if faults := check_dns_label(request.name):
+        yield from report_name_faults(faults, path.child("name"))
     yield from _validate_request_fields(request, path)
 
 

@@ -145,7 +145,7 @@ def _validate_device_identity(
     """Check driver, pool, name and share id of a device."""
     yield from validate_name(item.driver, check_driver_name, path.child("driver"))
     yield from validate_name(item.pool, check_pool_name, path.child("pool"))
-    yield from validate_name(item.device, check_dns_label, path.child("device"))
+    yield from report_name_faults(check_dns_label(item.device), path.child("device"))
     if item.share_id is not None:
         yield from report_name_faults(check_uid(item.share_id), path.child("shareID"))
 

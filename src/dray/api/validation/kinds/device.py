@@ -63,7 +63,7 @@ _NO_NODES = (
 def validate_device(item: Device, path: FieldPath, *, chooses_nodes: bool) -> FieldErrors:
     """Check everything about one device."""
     if not item.name or check_dns_label(item.name):
-        yield from validate_name(item.name, check_dns_label, path.child("name"))
+        yield from report_name_faults(check_dns_label(item.name), path.child("name"))
     yield from validate_contents(item, path)
     yield from validate_optional_fields(item, path, chooses_nodes=chooses_nodes)
 
@@ -100,7 +100,7 @@ def validate_attribute(item: DeviceAttribute, path: FieldPath) -> FieldErrors:
     given = _list_given_members(item)
     for field, value in given:
         yield from _MEMBERS[field][1](value, path.child(field))
-    if len(given) != 1:
+    if sum(value != () for _, value in given) != 1:
         yield invalid(path, item if given else "", _ONE_VALUE)
 
 

@@ -1,4 +1,4 @@
-"""Validation of pods, restricted to their claims."""
+"""Validation of the claims of pods, and of the containers that use them; `pods` has all other rules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ from dray.api.fields import (
 from dray.api.validation.field_rules import (
     FieldErrors,
     report_name_faults,
-    validate_exactly_one,
     validate_name,
 )
 from dray.api.validation.kinds.classic import validate_classic_spec
 from dray.api.validation.metadata import validate_template_metadata
-from dray.api.validation.semantic_equality import is_semantically_equal
+from dray.api.validation.pods.annotations import MIRROR
 from dray.values.names import check_dns_label, check_dns_subdomain
 
 _SPEC = ROOT.child("spec")
@@ -41,7 +40,9 @@ _STATUSES = ROOT.child("status", "resourceClaimStatuses")
 def validate_pod(obj: Pod) -> FieldErrors:
     """Check the claims of a pod and the containers that use them."""
     claims = obj.spec.resource_claims
-    if claims:
+    if claims and MIRROR in obj.metadata.annotations:
+        yield forbidden(ROOT, "a static pod cannot have claims")
+    elif claims:
         yield from _validate_pod_claims(obj, _SPEC.child("resourceClaims"))
     names = frozenset(entry.name for entry in claims)
     for container, path in _iterate_containers(obj):
@@ -49,19 +50,6 @@ def validate_pod(obj: Pod) -> FieldErrors:
             yield from _validate_container_claims(
                 container.resources.claims, names, path.child("resources", "claims")
             )
-
-
-def validate_pod_update(new: Pod, old: Pod) -> FieldErrors:
-    """Check that the claims of a pod do not change; ephemeral containers cannot use additional claims."""
-    changed = not is_semantically_equal(new.spec.resource_claims, old.spec.resource_claims)
-    if changed or _map_claims_by_container(new) != _map_claims_by_container(old):
-        text = "pod updates may not change `resourceClaims` or the claims that containers use"
-        yield forbidden(_SPEC, text)
-
-
-def _map_claims_by_container(obj: Pod) -> dict[str, tuple[ContainerClaim, ...]]:
-    used = ((container.name, container.resources.claims) for container, _ in _iterate_containers(obj))
-    return {name: claims for name, claims in used if claims}
 
 
 def _iterate_containers(obj: Pod) -> Iterator[tuple[Container, FieldPath]]:
@@ -76,9 +64,10 @@ def _validate_pod_claims(obj: Pod, path: FieldPath) -> FieldErrors:
     seen: set[str] = set()
     for position, entry in enumerate(obj.spec.resource_claims):
         place = path.index(position)
-        yield from validate_name(entry.name, check_dns_label, place.child("name"))
-        if entry.name in seen:
+        if entry.name and entry.name in seen:
             yield duplicate(place.child("name"), entry.name)
+        else:
+            yield from validate_name(entry.name, check_dns_label, place.child("name"))
         seen.add(entry.name)
         yield from _validate_claim_source(entry, obj.metadata.name, place)
 
@@ -89,8 +78,11 @@ def _validate_claim_source(entry: PodResourceClaim, pod_name: str, path: FieldPa
         "resourceClaimName": entry.resource_claim_name,
         "resourceClaimTemplateName": entry.resource_claim_template_name,
     }
-    given = {field: name is not None for field, name in named_sources.items()}
-    yield from validate_exactly_one({**given, "template": entry.template is not None}, path)
+    given = [field for field, name in named_sources.items() if name is not None]
+    given += ["template"] if entry.template is not None else []
+    if len(given) != 1:
+        known = ", ".join(f"`{field}`" for field in (*named_sources, "template"))
+        yield invalid(path, given, f"exactly one of {known} is required")
     for field, name in named_sources.items():
         if name is not None and (faults := check_dns_subdomain(name)):
             yield from report_name_faults(faults, path.child(field))
@@ -126,8 +118,11 @@ def _validate_container_claims(
         if claim.request:
             yield from _validate_request_reference(claim.request, place.child("request"))
         key = f"{claim.name}/{claim.request}" if claim.request else claim.name
-        if key in seen:
-            yield duplicate(place, key)
+        if key in seen or claim.name in seen:
+            yield duplicate(place, key if key in seen else claim.name)
+        elif not claim.request:
+            parts = [name for name in seen if name.startswith(f"{claim.name}/")]
+            yield from (duplicate(place, claim.name) for _ in parts)
         seen.add(key)
         if claim.name not in names:
             known = tuple(sorted(names))

@@ -27,12 +27,13 @@ from dray.api.fields import ROOT, FieldPath, duplicate, invalid, not_supported, 
 from dray.api.validation.field_rules import (
     OMITTED,
     FieldErrors,
+    report_name_faults,
     validate_each,
     validate_name,
     validate_one_of,
 )
-from dray.values import label_selectors
-from dray.values.names import check_dns_subdomain, check_qualified_name, count_bytes
+from dray.api.validation.pods.label_selectors import validate_label_selector
+from dray.values.names import check_dns_label, check_dns_subdomain, check_qualified_name, count_bytes
 
 _OPERATIONS: Final = (
     configuration.CREATE,
@@ -69,7 +70,10 @@ def _validate_webhook(webhook: configuration.Webhook, path: FieldPath) -> FieldE
         ("matchPolicy", webhook.match_policy, (configuration.EXACT, configuration.EQUIVALENT)),
         ("sideEffects", webhook.side_effects, (configuration.NO_EFFECTS, configuration.NONE_ON_DRY_RUN)),
     ):
-        yield from validate_one_of(value or "", supported, path.child(field))
+        if value is None:
+            yield required(path.child(field))
+        elif value not in supported:
+            yield not_supported(path.child(field), value, supported)
     if isinstance(webhook, MutatingWebhook):
         policies = (configuration.NEVER, configuration.IF_NEEDED)
         yield from validate_one_of(
@@ -99,8 +103,9 @@ def _validate_review_versions(versions: Sequence[str], path: FieldPath) -> Field
     elif configuration.REVIEW_VERSION not in versions:
         yield invalid(path, list(versions), f"must include {configuration.REVIEW_VERSION}")
     for position, version in enumerate(versions):
+        yield from report_name_faults(check_dns_label(version), path.index(position))
         if version in versions[:position]:
-            yield duplicate(path.index(position), version)
+            yield invalid(path.index(position), version, "is a duplicate")
 
 
 # --- the address ---
@@ -143,8 +148,9 @@ def _validate_url(url: str, path: FieldPath) -> FieldErrors:
 
 
 def _validate_service(service: ServiceReference, path: FieldPath) -> FieldErrors:
-    yield from validate_name(service.namespace, check_dns_subdomain, path.child("namespace"))
-    yield from validate_name(service.name, check_dns_subdomain, path.child("name"))
+    for field, name in (("namespace", service.namespace), ("name", service.name)):
+        if not name:
+            yield required(path.child(field))
     if service.port is not None and not 1 <= service.port <= limits.MAX_PORT:
         expected = f"must be between 1 and {limits.MAX_PORT}, inclusive"
         yield invalid(path.child("port"), service.port, expected)
@@ -163,10 +169,13 @@ def _validate_rule(rule: RuleWithOperations, path: FieldPath) -> FieldErrors:
         ("resources", rule.resources),
     ):
         yield from _validate_value_list(
-            values, path.child(field), wildcard_alone=field != "resources", allow_empty=field == "apiGroups"
+            values,
+            path.child(field),
+            wildcard_alone=field != "resources",
+            allow_empty=field in ("apiGroups", "operations"),
         )
     for position, operation in enumerate(rule.operations):
-        if operation and operation not in _OPERATIONS:
+        if operation not in _OPERATIONS:
             yield not_supported(path.child("operations").index(position), operation, _OPERATIONS)
     yield from _validate_resources(rule.resources, path.child("resources"))
     scopes = (configuration.CLUSTER, configuration.NAMESPACED, configuration.ALL)
@@ -197,8 +206,13 @@ def _validate_resources(resources: Sequence[str], path: FieldPath) -> FieldError
         yield invalid(path, list(resources), expected)
     for position, entry in enumerate(resources):
         resource, _, subresource = entry.partition("/")
-        others = {(*other.partition("/"),)[0::2] for other in resources if other != entry and "/" in other}
-        if subresource and subresource != configuration.ALL and (resource, configuration.ALL) in others:
+        earlier = resources[:position]
+        others = {
+            (*other.partition("/"),)[0::2]
+            for other in (*earlier, *resources[position + 1 :])
+            if "/" in other and (other != entry or other in earlier)
+        }
+        if subresource and (resource, configuration.ALL) in others:
             yield invalid(
                 path.index(position), entry, f"if '{resource}/*' is present, must not specify {entry}"
             )
@@ -229,7 +243,4 @@ def _validate_condition(condition: MatchCondition, path: FieldPath) -> FieldErro
 def _validate_label_selector(selector: LabelSelector | None, path: FieldPath) -> FieldErrors:
     if selector is None:
         return
-    try:
-        label_selectors.ParsedLabelSelector.from_document(msgspec.to_builtins(selector))
-    except label_selectors.LabelSelectorError as wrong:
-        yield invalid(path, msgspec.to_builtins(selector), wrong.reason)
+    yield from validate_label_selector(msgspec.json.decode(msgspec.json.encode(selector)), path)

@@ -269,11 +269,7 @@ def read_role_ref(document: Any, namespace: str) -> RoleRef:
     """Parse the role of a binding; raises `ValueError`."""
     ref = document.get("roleRef") or {}
     kind, name = ref.get("kind"), ref.get("name")
-    if (
-        ref.get("apiGroup", GROUP) not in (GROUP, "")
-        or kind not in (ROLE.name, CLUSTER_ROLE.name)
-        or not name
-    ):
+    if (ref.get("apiGroup") or GROUP) != GROUP or kind not in (ROLE.name, CLUSTER_ROLE.name) or not name:
         raise ValueError("a binding names a Role or ClusterRole in `roleRef`")
     if kind == CLUSTER_ROLE.name:
         return RoleRef(kind, "", name)

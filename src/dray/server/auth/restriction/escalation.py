@@ -75,7 +75,7 @@ class EscalationRule:
         old = change.old_document or {}
         ref: RoleRef = _read_field(change, "roleRef", lambda: read_role_ref(document, change.namespace))
         _read_field(change, "subjects", lambda: read_subjects(document, change.namespace))
-        if change.operation == UPDATE and document.get("roleRef") != old.get("roleRef"):
+        if change.operation == UPDATE and ref != read_role_ref(old, change.namespace):
             problem = invalid(ROOT.child("roleRef"), document["roleRef"], "cannot change roleRef")
             raise invalid_object(change.kind, change.name, [problem])
         if document.get("subjects") == old.get("subjects") and change.operation == UPDATE:

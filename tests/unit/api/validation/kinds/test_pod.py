@@ -1,13 +1,15 @@
-"""Validation of pods, restricted to their claims."""
+"""Validation of the claims of pods."""
 
 from __future__ import annotations
 
 import pytest
 
 from dray.api.fields import SubrequestReference, UnknownName
-from dray.api.validation import validate_create, validate_status_update, validate_update
-from tests.unit.api.validation.building import found, made, metadata, pod
+from dray.api.kinds import get_kind
+from dray.api.validation import validate_changed_document, validate_create, validate_status_update
+from tests.unit.api.validation.building import found, made, metadata, pod, pod_document
 
+POD = get_kind("", "Pod")
 BY_NAME = {"name": "gpu", "resourceClaimName": "my-claim"}
 FROM_TEMPLATE = {"name": "gpu", "resourceClaimTemplateName": "my-template"}
 TEMPLATE = {"spec": {"resourceClassName": "gpu.example.com"}}
@@ -32,7 +34,7 @@ def test_a_claim_of_a_pod_has_a_name_and_a_source(entry):
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ({"name": "gpu"}, [f"Required {ENTRY}"]),
+        ({"name": "gpu"}, [f"Invalid {ENTRY}"]),
         ({**BY_NAME, **INLINE}, [f"Invalid {ENTRY}"]),
         ({**BY_NAME, **FROM_TEMPLATE}, [f"Invalid {ENTRY}"]),
         ({**BY_NAME, **FROM_TEMPLATE, **INLINE}, [f"Invalid {ENTRY}"]),
@@ -158,20 +160,21 @@ def test_the_message_names_what_there_is():
 
 
 def test_claims_of_a_pod_never_change():
-    old = pod(BY_NAME, uses=[{"name": "gpu"}])
-    assert not validate_update(pod(BY_NAME, uses=[{"name": "gpu"}], meta=metadata(labels={"a": "b"})), old)
+    old = pod_document(BY_NAME, uses=[{"name": "gpu"}])
+    labelled = pod_document(BY_NAME, uses=[{"name": "gpu"}], meta=metadata(labels={"a": "b"}))
+    assert not validate_changed_document(POD, labelled, old)
     for new in (
-        pod({**BY_NAME, "resourceClaimName": "other"}, uses=[{"name": "gpu"}]),
-        pod(BY_NAME, FROM_TEMPLATE, uses=[{"name": "gpu"}]),
-        pod(BY_NAME),
+        pod_document({**BY_NAME, "resourceClaimName": "other"}, uses=[{"name": "gpu"}]),
+        pod_document(BY_NAME, FROM_TEMPLATE, uses=[{"name": "gpu"}]),
+        pod_document(BY_NAME),
     ):
-        assert found(validate_update(new, old)) == ["Forbidden spec"]
+        assert found(validate_changed_document(POD, new, old)) == ["Forbidden spec"]
 
 
-def test_containers_without_claims_may_be_added():
-    old = pod(BY_NAME, uses=[{"name": "gpu"}])
-    new = pod(BY_NAME, uses=[{"name": "gpu"}], spec={"ephemeralContainers": [{"name": "debug"}]})
-    assert not validate_update(new, old)
+def test_a_mirror_pod_has_no_claims():
+    """It has no path: the pod as a whole is refused."""
+    mirror = metadata(annotations={"kubernetes.io/config.mirror": "x"})
+    assert judged(BY_NAME, meta=mirror) == ["Forbidden "]
 
 
 STATUSES = {
@@ -190,6 +193,7 @@ def test_claims_that_were_made(statuses, expected):
     assert errors == [line.format("status.resourceClaimStatuses") for line in expected]
 
 
-def test_the_rest_of_a_pod_is_not_validated():
+def test_the_rest_of_a_pod_is_not_validated_with_its_struct():
+    """What-if files need no images; a server validates the document, too."""
     odd = {"containers": [{"name": "NOT A NAME", "image": 7}], "restartPolicy": "Perhaps"}
     assert not validate_create(made({"apiVersion": "v1", "kind": "Pod", "metadata": metadata(), "spec": odd}))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.api.kinds import KINDS
+from dray.api.kinds import KINDS, get_kind
 from dray.api.limits import LIMITS
+from dray.api.strategies.open_defaults import OPEN_DEFAULTS
 from dray.cli.app import COMMANDS
 from dray.cli.commands.development import reference_pages
 from dray.controllers import metrics as controllers
@@ -55,6 +56,7 @@ def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> No
             "kinds.md",
             [f"## {kind.name} ({kind.internal_api_version})\n" for kind in KINDS if not kind.is_opaque],
         ),
+        ("defaults.md", [f"## {get_kind(*kind).qualified_name}\n" for kind in OPEN_DEFAULTS]),
         ("commands.md", [f"## dray {name}\n" for name in COMMANDS]),
         ("differences.md", [f"| `{name.value}` |" for name in DECISIONS]),
         ("index.md", [f"({name}.md)" for name in reference_pages.PAGES]),

@@ -82,6 +82,7 @@ def test_a_finding_as_people_read_it(typed: Typed, desk: Path) -> None:
         "  containers:\n"
         "  - name: main\n"
         "    resources: {claims: [{name: gpu}]}\n"
+        "    image: web\n"
     )
     assert typed("lint", "pod.yaml").out == (
         "pod.yaml:7:5: error: spec.resourceClaims[0].source: `source` is gone since Kubernetes 1.31; "
