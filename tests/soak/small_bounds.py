@@ -16,6 +16,7 @@ from dray.controllers import device_taint_eviction, informers
 from dray.scheduler import assume_cache
 from dray.scheduler.signal_index import SignalLog
 from dray.server.http import routing
+from dray.server.objects import stored_object
 from dray.server.watch import cache
 from dray.server.watch.encoded_events import EncodedEventCache
 from dray.values.cache_bounds import CACHE_BOUNDS
@@ -27,7 +28,8 @@ _CONSTANTS: Final = (
     (device_taint_eviction, "MAX_REMEMBERED_PODS", ENTRIES),
     (assume_cache, "MAX_DELETED_REMEMBERED", ENTRIES),
     (routing, "MAX_CACHED_CALLS", ENTRIES),
-    (cache, "MAX_HISTORY_EVENTS", 500),
+    (cache, "MAX_HISTORY_EVENTS", 100),
+    (stored_object, "MAX_CACHED_VIEWS", ENTRIES),
 )
 _DEFAULTS: Final = ((SignalLog, (ENTRIES,)), (EncodedEventCache, (ENTRIES, 1 << 20)))
 
