@@ -25,9 +25,9 @@ from typing import Final
 from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.store import complete
 
-MAX_BLOCKS_PER_THOUSAND: Final = 300.0
+MAX_BLOCKS_PER_THOUSAND: Final = 50.0
 """How many blocks of memory a thousand operations may leave behind; a block has some 100 bytes."""
-MAX_RESIDENT_PER_THOUSAND: Final = 131_072.0
+MAX_RESIDENT_PER_THOUSAND: Final = 65_536.0
 """How many bytes of resident memory they may leave behind; that includes what fragmentation costs."""
 SLACK: Final = {"tasks": 3, "timers": 60, "files": 2, "threads": 0, "rows": 0}
 """By how much a count at a check may be above that of the first checks: periodic work may be under way."""

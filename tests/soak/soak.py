@@ -105,6 +105,7 @@ class Soak:
         periods = max(4, round(options.hours * 60 / (options.work_minutes + options.rest_minutes)))
         types: Counter[str] = Counter()
         for number in range(periods):
+            self.churn.restarts_servers = number < periods // 2
             self._run_period()
             hours = (cluster.loop.time() - begun) / 3600
             sample = take_sample(cluster, hours, self.operations)

@@ -49,8 +49,8 @@ def test_what_goes_up_and_down_does_not_count_as_growth():
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (lambda n: {"blocks": 600_000 + 400 * n + 900 * (n % 5)}, "blocks"),
-        (lambda n: {"resident": 10**8 + 200_000 * n}, "resident"),
+        (lambda n: {"blocks": 600_000 + 150 * n + 900 * (n % 5)}, "blocks"),
+        (lambda n: {"resident": 10**8 + 100_000 * n}, "resident"),
         (lambda n: {"tasks": 100 + n}, "tasks"),
         (lambda n: {"files": 15 + n // 4}, "files"),
         (lambda n: {"rows": 150 + n // 10}, "rows"),
