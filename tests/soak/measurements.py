@@ -25,7 +25,7 @@ from typing import Final
 from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.store import complete
 
-MAX_BLOCKS_PER_THOUSAND: Final = 50.0
+MAX_BLOCKS_PER_THOUSAND: Final = 75.0
 """How many blocks of memory a thousand operations may leave behind; a block has some 100 bytes."""
 MAX_RESIDENT_PER_THOUSAND: Final = 65_536.0
 """How many bytes of resident memory they may leave behind; that includes what fragmentation costs."""
