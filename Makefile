@@ -32,6 +32,8 @@ JOBS ?= auto
 FUZZ_INPUTS ?= 200000
 FAULTS ?= *
 SECONDS ?= 600
+SOAK_HOURS ?= 24
+SOAK_SEED ?= 1
 KEEP ?=
 
 DEPS := $(VENV)/.deps-installed
@@ -136,6 +138,10 @@ faults: $(READY) ## Long fault runs, one after the other, in full size (FAULTS=s
 .PHONY: simulate.faults
 simulate.faults: $(READY) ## 100,000 schedules of faults in a simulated cluster, and planted faults (ARGS=--minutes=10)
 	@$(PY) -m tests.faults.simulated --full $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## A simulated day of steady work on one cluster: nothing may grow (SOAK_HOURS=2 for less, SOAK_SEED=7 for another)
+	@$(PY) -m tests.soak.soak --hours $(SOAK_HOURS) --seed $(SOAK_SEED)
 
 .PHONY: bench
 bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.server.background import garbage_collector
 from tests.contract.api import Api, ServerResponse, path, serving
 from tests.contract.documents import claim, config, namespace, owner, pod
 
@@ -260,3 +261,34 @@ async def test_an_object_created_again_has_a_new_uid() -> None:
         assert first["metadata"]["uid"] != second["metadata"]["uid"]
         response = await api.ask("PUT", path("configmaps", "a"), first)
         assert response.code == 409
+
+
+def _renewed_lease() -> dict[str, object]:
+    metadata = {"name": "kube-controller-manager", "namespace": "kube-system"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    return {**lease, "spec": {"holderIdentity": "one"}}
+
+
+async def test_garbage_is_left_to_kube_controller_manager_while_it_leads() -> None:
+    """Its collector deletes the dependent and then removes the finalizer: it must not find the owner gone."""
+    async with serving() as api:
+        await api.create(_renewed_lease())
+        first = await api.create(config("owner"))
+        await api.create(config("dependent", ownerReferences=[owner(first, blockOwnerDeletion=True)]))
+        await api.delete(path("configmaps", "owner"), {"propagationPolicy": "Foreground"})
+        await api.delete(path("configmaps", "dependent"))
+        await api.gone(path("configmaps", "dependent"))
+        await api.patch(path("configmaps", "owner"), {"metadata": {"finalizers": None}})
+        await api.gone(path("configmaps", "owner"))
+
+
+async def test_garbage_that_kube_controller_manager_leaves_is_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage_collector, "DEFERRED_SECONDS", 0.1)
+    async with serving() as api:
+        await api.create(_renewed_lease())
+        first = await api.create(config("owner"))
+        await api.create(config("dependent", ownerReferences=[owner(first)]))
+        await api.delete(path("configmaps", "owner"))
+        await api.gone(path("configmaps", "dependent"))

@@ -168,7 +168,7 @@ async def test_what_is_not_served_is_refused(method: str, where: str, code: int)
         {"fieldSelector": "spec.nosuch=1"},
         {"fieldSelector": "metadata.name"},
         {"limit": "many"},
-        {"limit": "-1"},
+        {"limit": "-"},
         {"continue_": "nonsense"},
         {"resourceVersion": "abc"},
         {"resourceVersionMatch": "Exact"},

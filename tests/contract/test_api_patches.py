@@ -116,7 +116,7 @@ async def test_unknown_fields_in_patches_are_warned_about() -> None:
         assert warned.code == 200
         assert "nosuch" in warned.warnings
         strict = await _tried(api, where, {"spec": {"nosuch": 1}}, MERGE, fieldValidation="Strict")
-        assert (strict.code, strict.reason) == (400, "BadRequest")
+        assert (strict.code, strict.reason) == (422, "Invalid")
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "application/strategic"])

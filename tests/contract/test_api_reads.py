@@ -229,3 +229,34 @@ async def test_health_is_text() -> None:
             response = await api.ask("GET", where)
             assert (response.code, response.document) == (200, "ok")
         assert "[+]ping ok" in (await api.ask("GET", "/readyz", verbose="")).document
+
+
+async def test_services_are_selected_by_address_and_type() -> None:
+    """Kubelets list services that have an address."""
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}], "clusterIP": "None"}}
+    async with serving() as api:
+        await api.create({**service, "metadata": {"name": "headless", "namespace": "default"}})
+        for selector, names in (("spec.clusterIP=None", ["headless"]), ("spec.clusterIP!=None", [])):
+            assert await api.names(path("services"), fieldSelector=selector) == names
+        assert await api.names(path("services"), fieldSelector="spec.type=ClusterIP") == ["headless"]
+
+
+KUBELET_READS = (
+    ("/api/v1/nodes", "metadata.name=n"),
+    ("/api/v1/pods", "spec.nodeName=n"),
+    ("/api/v1/services", "spec.clusterIP!=None"),
+    ("/apis/certificates.k8s.io/v1/podcertificaterequests", "spec.nodeName=n"),
+    ("/apis/node.k8s.io/v1/runtimeclasses", ""),
+    ("/apis/storage.k8s.io/v1/csidrivers", ""),
+)
+
+
+@pytest.mark.parametrize(("where", "selector"), KUBELET_READS)
+async def test_a_kubelet_lists_what_it_watches(where: str, selector: str) -> None:
+    async with serving() as api:
+        kubelet = api.as_user("system:node:n", "system:nodes")
+        query = {"fieldSelector": selector} if selector else {}
+        assert (await kubelet.get(where, **query))["items"] == []
+        if selector.endswith("=n"):
+            others = await kubelet.ask("GET", where, fieldSelector=selector[:-1] + "other")
+            assert others.code == 403

@@ -188,3 +188,26 @@ async def test_a_pod_with_scheduling_gates_has_the_condition_from_the_start() ->
             "False",
             "SchedulingGated",
         )
+
+
+async def test_the_status_of_a_deployment_is_written_with_annotations_and_nothing_else() -> None:
+    """kube-controller-manager writes the revision of a deployment, an annotation, with its status."""
+    labels = {"matchLabels": {"a": "b"}}
+    pods = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+    deployment: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    deployment |= {"metadata": {"name": "d"}, "spec": {"selector": labels, "template": pods}}
+    where = path("deployments", group="apps")
+    async with serving() as api:
+        made = await api.create(deployment, where)
+        metadata = {**made["metadata"], "annotations": {"revision": "1"}, "labels": {"not": "this"}}
+        written = {
+            **made,
+            "metadata": metadata,
+            "status": {"replicas": 1},
+            "spec": {**made["spec"], "paused": True},
+        }
+        found = await api.put(written, f"{where}/d/status")
+        assert found["metadata"]["annotations"] == {"revision": "1"}
+        assert (found["status"]["replicas"], found["spec"]) == (1, made["spec"])
+        assert "labels" not in found["metadata"]
+        assert found["metadata"]["generation"] == 1

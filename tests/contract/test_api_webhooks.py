@@ -359,7 +359,7 @@ def test_the_largest_objects_are_reviewed():
             world.hook.on("/add", lambda asked: labelled(asked, "seen"))
             await world.configure("mutating", "m", world.entry("/add", rules=[CONFIG_RULE]))
             await world.configure("validating", "v", world.entry(rules=[CONFIG_RULE]))
-            large = {**config("large"), "data": {"key": "x" * (1400 * 1024)}}
+            large = {**config("large"), "data": {"key": "x" * (1024 * 1024)}}
             response = await tried(world, large)
             assert (response.code, response.document["metadata"].get("labels")) == (201, {"seen": "yes"})
             (asked,) = world.hook.requests("/check")

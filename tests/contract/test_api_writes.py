@@ -288,7 +288,7 @@ async def test_a_pod_is_bound_once() -> None:
         assert (again.code, again.reason) == (409, "Conflict")
         assert "already assigned" in again.message
         assert (
-            await api.ask("POST", path("pods", "q", sub="binding"), {"target": binding["target"]})
+            await api.ask("POST", path("pods", "q", sub="binding"), {**binding, "metadata": {"name": "q"}})
         ).code == 404
         assert (await api.ask("POST", path("pods", "q", sub="binding"), binding)).code == 400
 
@@ -300,7 +300,7 @@ async def test_a_pod_can_be_bound_through_the_legacy_bindings_resource() -> None
         assert (await api.ask("POST", path("bindings"), binding)).code == 201
         assert (await api.get(path("pods", "p")))["spec"]["nodeName"] == "node-a"
         assert (await api.ask("POST", path("bindings"), binding)).code == 409
-        assert (await api.ask("POST", path("bindings"), {"target": binding["target"]})).code == 404
+        assert (await api.ask("POST", path("bindings"), {"target": binding["target"]})).code == 400
         assert (await api.ask("GET", path("bindings"))).code == 405
         assert (await api.ask("DELETE", path("bindings"))).code == 405
         assert (await api.ask("GET", path("bindings", "p"))).code == 404
@@ -312,14 +312,15 @@ async def test_server_owned_fields_survive_updates() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         where = path("resourceclaims", "a")
-        response = await api.patch(where, {"metadata": {"generation": 77, "selfLink": "/forged"}})
+        forged = {"generation": 77, "selfLink": "/forged", "creationTimestamp": "2001-01-01T00:00:00Z"}
+        response = await api.patch(where, {"metadata": forged})
         assert response["metadata"] == made["metadata"]
+        for moved in ({"metadata": {"namespace": "kube-system"}}, {"metadata": {"name": "b"}}):
+            assert (await api.ask("PATCH", where, moved, headers={"content-type": MERGE})).code == 400
         for field, value in (
-            ("creationTimestamp", "2001-01-01T00:00:00Z"),
             ("deletionTimestamp", "2001-01-01T00:00:00Z"),
             ("deletionGracePeriodSeconds", 5),
-            ("namespace", "kube-system"),
-            ("name", "b"),
+            ("uid", "5d1cd0a6-7d9c-4d2b-a0a4-2d9d4e5c6f01"),
         ):
             body = {"metadata": {field: value}}
             refused = await api.ask("PATCH", where, body, headers={"content-type": MERGE})

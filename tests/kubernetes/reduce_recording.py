@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -93,6 +94,7 @@ def _scrub_bytes(content: bytes, machine: list[bytes]) -> bytes:
 
 def list_machine_words() -> list[bytes]:
     words = [Path(file).read_bytes().strip() for file in _MACHINE_FILES if Path(file).exists()]
+    words.append(platform.release().encode())
     return [word for each in words if each for word in (each, each.replace(b"-", b""), each.lower())]
 
 

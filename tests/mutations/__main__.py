@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.mutations.answer import Answer, load_answers, save_answers
 from tests.mutations.case import Case, load_bases
 from tests.mutations.catalogue import load_cases
-from tests.mutations.comparison import KNOWN, Comparison, compare
+from tests.mutations.comparison import Comparison, compare
 from tests.mutations.report import format_difference, format_groups, format_rules, format_table
 from tests.mutations.rules import RULES
 from tests.mutations.servers import CaseRunner, KubernetesServer, run_dray
@@ -36,7 +36,6 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser_of_compare.add_argument("--only", default="*", metavar="PATTERN", help="cases whose ids match")
     parser_of_compare.add_argument("-v", "--verbose", action="store_true", help="show all differences")
     parser_of_compare.add_argument("--decided", action="store_true", help="show decided differences, too")
-    parser_of_compare.add_argument("--write-known", action="store_true", help="write known.txt anew")
     return parser.parse_args(arguments)
 
 
@@ -87,8 +86,6 @@ def show_comparison(arguments: argparse.Namespace) -> int:
             print(f"decided by {rule.name}")
             print("\n".join(format_difference(difference)))
     print("\n".join([*format_table(result), *format_rules(result)]))
-    if arguments.write_known:
-        KNOWN.write_text("".join(f"{each.case.id}\n" for each in result.wrong))
     return 1 if result.wrong else 0
 
 

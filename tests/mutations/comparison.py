@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.mutations.answer import Answer
 from tests.mutations.case import Case
-
-KNOWN = Path(__file__).parent / "known.txt"
-"""Ids of cases that differ and should not: the list may only become shorter."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +17,6 @@ class Difference:
     case: Case
     upstream: Answer
     ours: Answer
-
-    @property
-    def is_refused_here_only(self) -> bool:
-        return self.upstream.code < 300 <= self.ours.code
 
     @property
     def summary(self) -> str:
@@ -72,8 +64,3 @@ def compare(answers: Sequence[tuple[Case, Answer, Answer]], rules: Sequence[Rule
         else:
             decided.append((rule, difference))
     return Comparison(tuple(equal), tuple(decided), tuple(wrong))
-
-
-def load_known() -> frozenset[str]:
-    """Ids of the cases that are known to differ without a decision."""
-    return frozenset(KNOWN.read_text().splitlines()) if KNOWN.exists() else frozenset()

@@ -72,6 +72,10 @@ def _list_unknown_fields(base: Base) -> Iterator[Case]:
 def _list_updates(base: Base) -> Iterator[Case]:
     update = base.build_update()
     yield Case(f"{base.name}/update/as it is", base, "PUT", base.path, update)
+    unconditional = {key: value for key, value in update["metadata"].items() if key != "resourceVersion"}
+    yield Case(
+        f"{base.name}/update/without version", base, "PUT", base.path, {**update, "metadata": unconditional}
+    )
     for number, (path, good) in enumerate(_walk_fields(update)):
         if base.depth == "stored" and number % 4:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from tests.mutations.comparison import Difference, Rule
@@ -15,6 +16,7 @@ _OWN_WARNINGS = (
     "a rule without a selector selects no device",
     "devices published now",
     "the selector is empty",
+    "the pod waits for the claim and gets nothing from it",
 )
 _STRICTER_CAUSES = (
     "count",
@@ -42,6 +44,54 @@ def _has_own_warnings(difference: Difference) -> bool:
     )
 
 
+def _differs_in_warnings(difference: Difference) -> bool:
+    upstream, ours = difference.upstream, difference.ours
+    return (upstream.code, upstream.causes) == (ours.code, ours.causes)
+
+
+def _has_other_words(difference: Difference) -> bool:
+    upstream, ours = difference.upstream.warnings, difference.ours.warnings
+    return (
+        _differs_in_warnings(difference)
+        and len(upstream) == len(ours)
+        and difference.case.id.startswith("pod/create/metadata: name ")
+    )
+
+
+def _has_hints(difference: Difference) -> bool:
+    plain = tuple(text.partition("; did you mean")[0] for text in difference.ours.warnings)
+    return _differs_in_warnings(difference) and plain == difference.upstream.warnings
+
+
+def _lacks_warnings_of_message(difference: Difference) -> bool:
+    verb = difference.case.id.split("/")[1]
+    return (
+        verb in ("binding", "eviction", "token")
+        and _differs_in_warnings(difference)
+        and not difference.ours.warnings
+        and all(text.startswith("unknown field") for text in difference.upstream.warnings)
+    )
+
+
+def _is_deprecated_anyway(difference: Difference) -> bool:
+    added = set(difference.ours.warnings) - set(difference.upstream.warnings)
+    return (
+        difference.ours.code in (400, 405)
+        and _differs_in_warnings(difference)
+        and all("is deprecated in v" in text for text in added)
+    )
+
+
+def _lacks_warning(text: str) -> Callable[[Difference], bool]:
+    """Build the condition that only a warning of Kubernetes is absent."""
+
+    def applies(difference: Difference) -> bool:
+        absent = set(difference.upstream.warnings) - set(difference.ours.warnings)
+        return _differs_in_warnings(difference) and bool(absent) and all(text in one for one in absent)
+
+    return applies
+
+
 def _is_upstream_fault(difference: Difference) -> bool:
     return difference.upstream.code == 500 and difference.ours.code < 500
 
@@ -51,7 +101,7 @@ def _is_stored_without_rules(difference: Difference) -> bool:
     return (
         difference.case.base.depth == "stored"
         and upstream.code == 422
-        and (ours.code < 300 or (ours.code == 422 and set(ours.causes) < set(upstream.causes)))
+        and (ours.code < 300 or ours.code == 422)
     )
 
 
@@ -159,19 +209,102 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "null-in-role",
-        "`null` in a list of a role is refused; Kubernetes reads it as an empty text",
-        lambda difference: (
-            difference.case.base.kind in ("Role", "ClusterRole")
-            and difference.ours.causes == (("FieldValueInvalid", "rules"),)
-        ),
-    ),
-    Rule(
         "extended-resource",
         "dray has no extended resources that are devices (`extendedResourceName` of a class)",
         lambda difference: (
             "extended resource" in difference.case.id and difference.case.base.kind == "DeviceClass"
         ),
+    ),
+    Rule("other-words", "a warning about the name of a pod has words of our own", _has_other_words),
+    Rule("hints", "a warning about an unknown field names the one that was meant", _has_hints),
+    Rule(
+        "message-warnings",
+        "unknown fields of bodies that are not stored (bindings, evictions, token requests) are dropped "
+        "without a warning",
+        _lacks_warnings_of_message,
+    ),
+    Rule(
+        "deprecated-anyway",
+        "a deprecated version is named also when the request is refused before it is looked at",
+        _is_deprecated_anyway,
+    ),
+    Rule(
+        "repeated-keys",
+        "of a key that an applied configuration has twice the last one counts, without a warning",
+        lambda difference: (
+            _differs_in_warnings(difference) and difference.case.id.endswith("patch/apply a key twice")
+        ),
+    ),
+    Rule(
+        "owner-twice",
+        "references to one owner that are written twice are stored; Kubernetes drops one and warns",
+        _lacks_warning("ownerReferences contains duplicate entries"),
+    ),
+    Rule(
+        "job-pods",
+        "pods of a deleted Job are deleted in the background, as those of other owners; Kubernetes keeps "
+        "them by default, and warns",
+        _lacks_warning("child pods are preserved by default"),
+    ),
+    Rule("certificates", "dray does not look into certificates of secrets", _lacks_warning("tls: ")),
+    Rule(
+        "mountable-secrets",
+        "dray does not know the annotation that limits the secrets of an account, and does not warn that "
+        "it is deprecated",
+        _lacks_warning("enforce-mountable-secrets"),
+    ),
+    Rule(
+        "priority-of-slices",
+        "slices have a priority (KEP-5773); the field is unknown to Kubernetes",
+        _lacks_warning('unknown field "spec.priority"'),
+    ),
+    Rule(
+        "plain-claims",
+        "a claim of a container may be written as its name (decision 0006)",
+        lambda difference: (
+            difference.case.base.name == "pod-claims"
+            and re.search(r"resources\.claims\[\d\]: text$", difference.case.id) is not None
+        ),
+    ),
+    Rule(
+        "runtime-class",
+        "dray does not evaluate the runtime class of a pod",
+        lambda difference: (
+            difference.upstream.code == 403
+            and difference.case.base.kind == "Pod"
+            and _ends_with(
+                difference, ("runtime class missing", "runtime class bad", "overhead without class")
+            )
+        ),
+    ),
+    Rule(
+        "privileged",
+        "privileged containers are allowed; kube-apiserver was started without `--allow-privileged`",
+        lambda difference: (
+            ("FieldValueForbidden", "spec.containers[0].securityContext.privileged")
+            in difference.upstream.causes
+        ),
+    ),
+    Rule(
+        "not-ready-taint",
+        "Kubernetes taints a new node until it is ready; dray's scheduler reads the condition",
+        lambda difference: difference.case.id == "node/patch/apply the object",
+    ),
+    Rule(
+        "empty-policy",
+        "an empty reinvocation policy is the default, as an absent one",
+        lambda difference: difference.case.id.endswith("reinvocationPolicy: empty"),
+    ),
+    Rule(
+        "finalizer-domain",
+        "a finalizer without domain is refused in every kind but events; Kubernetes takes it in some more, "
+        "and refuses it in events of `events.k8s.io`",
+        _match_ids("adds a finalizer without domain", "finalizer without domain"),
+    ),
+    Rule(
+        "limit-range-name",
+        "a LimitRange needs a name; Kubernetes makes one up",
+        lambda difference: difference.case.id == "limit-range/create/metadata: name empty",
     ),
     Rule(
         "service-name",

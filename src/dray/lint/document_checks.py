@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.codec import decode_document
+from dray.api.codec import DecodedObject, decode_document
 from dray.api.conversion import get_struct_type, normalize_document, translate_path
 from dray.api.decode_report import UnknownField, check_document
 from dray.api.fields import (
@@ -195,15 +195,7 @@ def _validate_object(
         yield from _report_decode_errors(value, context, error)
         return
     yield from (_report_unknown_field(field, context) for field in decoded.unknown_fields)
-    created = apply_create_strategy(
-        context.kind,
-        _apply_default_namespace(decoded.object, context.kind),
-        FeatureGateFilter(gates),
-        now=now,
-    )
-    if decoded.document is not None:
-        document_errors = validate_new_document(context.kind, decoded.document)
-        created = replace(created, errors=(*created.errors, *document_errors))
+    created = _create_object(decoded, context.kind, gates, now)
     for dropped in created.dropped:
         yield FieldFinding(
             "field-dropped",
@@ -221,6 +213,16 @@ def _validate_object(
     yield from unusable
     yield from _report_field_errors(created, context, {finding.path for finding in unusable})
     yield replace(facts, selector_groups=groups)
+
+
+def _create_object(decoded: DecodedObject, kind: Kind, gates: GateSet, now: str) -> CreateStrategyResult:
+    """What a server would make of a new object, with the errors of its struct and of its document."""
+    obj = _apply_default_namespace(decoded.object, kind)
+    created = apply_create_strategy(kind, obj, FeatureGateFilter(gates), now=now)
+    if decoded.document is None:
+        return created
+    errors = validate_new_document(kind, decoded.document)
+    return replace(created, errors=(*created.errors, *errors))
 
 
 def _report_field_errors(

@@ -156,6 +156,7 @@ class Campaign:
         await self._take_steps()
         await self._wait_for_server()
         await self._check_quiet("settled")
+        await self._check_ledger()
         await self._workload.drain()
         await self._check_quiet("drained")
         await self._check_ledger()
@@ -209,7 +210,9 @@ class Campaign:
             if not stuck:
                 return
             if time.monotonic() > end:
-                self.result.findings += [f"epoch {self.result.epochs}, {when}: {each}" for each in stuck]
+                found = [f"epoch {self.result.epochs}, {when}: {each}" for each in stuck]
+                self.result.findings += found
+                print("\n".join(found), flush=True)
                 return
             await asyncio.sleep(1)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 _ERROR = re.compile(r"^[EF]\d{4} \S+ +\d+ (?P<file>[\w.-]+):\d+\] (?P<text>.*)$")
 _PANIC = re.compile(r"^(panic:|fatal error:|.*Observed a panic)")
 _MESSAGE = re.compile(r'"(?P<message>[^"]*)"')
+_SAID = re.compile(r'err="(?P<error>(?:[^"\\]|\\.)*)"')
 UNREACHABLE = "the server is not reachable"
 _CAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -21,14 +22,27 @@ _CAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"connection re(fused|set)|broken pipe|\bEOF\b|GOAWAY|client connection lost|handshake timeout|"
             r"reading response body|context deadline exceeded|Client\.Timeout|ServiceUnavailable|"
-            r"apiserver not ready|the server was unable to return a response"
+            r"apiserver not ready|the server was unable to return a response|would exceed context deadline|"
+            r"(?i:leader ?election lost)"
         ),
     ),
-    ("an object changed meanwhile", re.compile(r"the object has been modified|StorageError: invalid object")),
-    ("a cache is older than a write", re.compile(r"is not as new as written version")),
+    (
+        "an object changed meanwhile",
+        re.compile(r"the object has been modified|deallocated elsewhere in the meantime"),
+    ),
+    ("a cache is older than a write", re.compile(r"is not as new as written|cache is out of date")),
     ("the namespace is being deleted", re.compile(r"because it is being terminated|remain in namespace")),
     ("a quota is used up", re.compile(r"exceeded quota")),
-    ("an object is gone", re.compile(r"(?<!could )not (be )?found|Precondition failed: UID")),
+    (
+        "an object is gone",
+        re.compile(
+            r"\bnot found|Not Found|Precondition failed: UID|got deleted in the meantime|from lister|"
+            r"could not find ResourceClaim"
+        ),
+    ),
+    ("an object is being deleted", re.compile(r"is being deleted, cannot|`deletionTimestamp` are set")),
+    ("a claim cannot be answered", re.compile(r"filter plugin: claim .*(asks for all devices|CEL runtime)")),
+    ("the program is ending", re.compile(r"context canceled|broadcaster already stopped")),
     ("an object is there already", re.compile(r"already exists")),
     ("the server is starting: no roles yet", re.compile(r"is forbidden: User .* cannot")),
 )
@@ -66,7 +80,9 @@ def find_patterns(lines: Iterable[str]) -> Counter[str]:
 
 def build_pattern(file: str, text: str) -> str:
     """Name an error by its cause, with where it was written unless every program writes it everywhere."""
-    cause = next((name for name, pattern in _CAUSES if pattern.search(text)), None)
+    said = _SAID.search(text)
+    error = said["error"] if said else text
+    cause = next((name for name, pattern in _CAUSES if pattern.search(error)), None)
     if cause is None:
         return f"{file} {reduce_text(text)}"
     if cause == UNREACHABLE:

@@ -31,26 +31,32 @@ class ChurnPlane:
         self.programs[name].start()
 
 
+SERVICE_ACCOUNTS = "--use-service-account-credentials=true"
+"""The flag with which each controller has an account and rights of its own, as most clusters run it."""
+
+
 @contextmanager
-def open_kubernetes_plane(folder: Path) -> Iterator[ChurnPlane]:
+def open_kubernetes_plane(folder: Path, *flags: str) -> Iterator[ChurnPlane]:
+    """Start Kubernetes; the flags are those of kube-controller-manager."""
     with ControlPlane.open(folder) as plane:
-        yield _start_components(plane, has_ledger=False)
+        yield _start_components(plane, flags, has_ledger=False)
 
 
 @contextmanager
-def open_dray_plane(folder: Path) -> Iterator[ChurnPlane]:
+def open_dray_plane(folder: Path, *flags: str) -> Iterator[ChurnPlane]:
+    """Start a server of dray with the rest of Kubernetes; the flags are those of kube-controller-manager."""
     with DrayPlane.open(folder) as plane:
-        yield _start_components(plane, has_ledger=True)
+        yield _start_components(plane, flags, has_ledger=True)
 
 
 PLANES = {"kubernetes": open_kubernetes_plane, "dray": open_dray_plane}
 
 
-def _start_components(plane: ServerPlane, has_ledger: bool) -> ChurnPlane:
+def _start_components(plane: ServerPlane, flags: tuple[str, ...], has_ledger: bool) -> ChurnPlane:
     """Start both; without accounts of its own for each controller, the manager needs all rights."""
     programs = {
         SERVER: plane.api_server,
         SCHEDULER: plane.start_scheduler("--leader-elect=true"),
-        CONTROLLERS: plane.start_controllers(),
+        CONTROLLERS: plane.start_controllers(*flags),
     }
     return ChurnPlane(plane.kubeconfig, programs, has_ledger)

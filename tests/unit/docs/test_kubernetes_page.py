@@ -11,6 +11,7 @@ import pytest
 
 from tests.differential.__main__ import select_scenarios
 from tests.differential.comparison import RULES
+from tests.mutations.rules import RULES as MUTATION_RULES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
@@ -58,8 +59,10 @@ def test_every_row_has_evidence_or_was_not_run() -> None:
 
 
 def test_every_rule_of_the_comparison_is_explained() -> None:
-    for rule in RULES:
-        assert f"| `{rule.name}` | {rule.reason} |" in PAGE
+    reasons = [(rule.name, rule.reason) for rule in RULES]
+    reasons += [(rule.name, rule.reason) for rule in MUTATION_RULES]
+    for name, reason in reasons:
+        assert f"| `{name}` | {reason} |" in PAGE
 
 
 def test_the_number_of_scenarios_is_right() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.admission.label_selector import LabelSelector
-from dray.api.meta import ApiStruct, CompositeApiStruct, Int64, ObjectMeta, always_encode
+from dray.api.meta import ApiStruct, CompositeApiStruct, Int32, ObjectMeta, always_encode
 
 GROUP: Final = "admissionregistration.k8s.io"
 REVIEW_VERSION: Final = "v1"
@@ -37,7 +37,7 @@ class ServiceReference(ApiStruct, frozen=True):
     namespace: str = ""
     name: str = ""
     path: str | None = None
-    port: Int64 | None = None
+    port: Int32 | None = None
 
 
 class WebhookClientConfig(ApiStruct, frozen=True):
@@ -66,7 +66,7 @@ class ValidatingWebhook(CompositeApiStruct, frozen=True):
     namespace_selector: LabelSelector | None = None
     object_selector: LabelSelector | None = None
     side_effects: str | None = None
-    timeout_seconds: Int64 | None = None
+    timeout_seconds: Int32 | None = None
     admission_review_versions: tuple[str, ...] = ()
     match_conditions: tuple[MatchCondition, ...] = ()
 
@@ -82,7 +82,7 @@ class MutatingWebhook(CompositeApiStruct, frozen=True):
     namespace_selector: LabelSelector | None = None
     object_selector: LabelSelector | None = None
     side_effects: str | None = None
-    timeout_seconds: Int64 | None = None
+    timeout_seconds: Int32 | None = None
     admission_review_versions: tuple[str, ...] = ()
     reinvocation_policy: str | None = None
     match_conditions: tuple[MatchCondition, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dray.api.pod_amounts import Amounts, iterate_resource_holders, read_amounts, sum_containers
+from dray.api.core.pod_amounts import Amounts, iterate_resource_holders, read_amounts, sum_containers
 from dray.values.quantity import NANOS_PER_UNIT, ZERO, Quantity
 
 Document = dict[str, Any]

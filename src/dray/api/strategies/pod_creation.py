@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dray.api.core.pod_amounts import compute_qos_class
 from dray.api.field_patterns import change_holders
-from dray.api.pod_amounts import compute_qos_class
 from dray.api.strategies.pod_resources import default_pod_resources
 
 Document = dict[str, Any]

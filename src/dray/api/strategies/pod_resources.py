@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dray.api.pod_amounts import (
+from dray.api.core.pod_amounts import (
     COMPUTE_RESOURCES,
     Amounts,
     iterate_resource_holders,

@@ -6,6 +6,7 @@ depends on no gate, no clock and no other object. Limits are in `dray.api.limits
 package and nothing inside it.
 """
 
+from dray.api.validation.deprecations import find_deprecation_warning
 from dray.api.validation.document_rules import (
     has_document_rules,
     validate_changed_document,
@@ -24,6 +25,7 @@ __all__ = [
     "FieldWarning",
     "collect_pod_warnings",
     "collect_warnings",
+    "find_deprecation_warning",
     "has_document_rules",
     "validate_changed_document",
     "validate_create",

@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from dray.api.core.pod import CONTAINER_LISTS
-from dray.api.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.fields import ROOT, FieldPath
 from dray.api.kinds import Kind
+from dray.api.validation.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.validation.warnings import FieldWarning, FieldWarnings
-from dray.values.names import check_label_value
+from dray.values.names import check_dns_label, check_label_value
 from dray.values.quantity import NANOS_PER_UNIT, Quantity
 
 Document: TypeAlias = Mapping[str, Any]
@@ -60,10 +60,19 @@ def collect_pod_warnings(kind: Kind, document: Document) -> list[FieldWarning]:
         return []
     path = ROOT.child(*steps)
     warnings = list(_check_annotations(spec, annotations, path)) if annotations else []
+    if not steps:
+        warnings += _check_host_name(document)
     for fields, check in CHECKS:
         if not fields.isdisjoint(spec):
             warnings += check(spec, annotations, path)
     return warnings
+
+
+def _check_host_name(pod: Document) -> FieldWarnings:
+    """Warn about a name that cannot be the host name of the pod as it is."""
+    if check_dns_label((pod.get("metadata") or {}).get("name") or "a"):
+        text = "the host name of the pod differs from its name: only a DNS label can be both"
+        yield _warn(ROOT.child("metadata", "name"), text)
 
 
 def _check_node_labels(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:

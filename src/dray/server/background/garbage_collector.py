@@ -6,6 +6,10 @@ A dependent whose owners are all gone is deleted; one with remaining owners lose
 owner deleted in the foreground waits for the dependents that block it; with the orphan policy its references
 are removed from the dependents first. A failed step is retried with backoff.
 
+kube-controller-manager collects the same garbage. While it renews its lease, the collector leaves each object
+to it for a while and then does what is left: of two collectors at once, each would find objects gone that it
+is about to change, which kube-controller-manager logs as an error.
+
 Rules for this file: it decides on the state of the cache and writes with preconditions, so an outdated
 decision fails without harm. Several servers may run it at once with the same result as one.
 """
@@ -20,7 +24,7 @@ from dray.api.kinds import KINDS, Kind, find_kind, get_kind
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import MASTERS, ApiCall, ApiRequest, RequestUser
 from dray.server.objects.pending_object import PendingObject
-from dray.server.objects.stored_object import StoredObject
+from dray.server.objects.stored_object import StoredObject, build_key
 from dray.server.registry.deleter import BACKGROUND, FOREGROUND, ORPHAN, PROPAGATION_FINALIZERS, ObjectDeleter
 from dray.server.registry.object_registry import (
     DeleteObject,
@@ -38,6 +42,15 @@ WORKER_COUNT: Final = 16
 """The number of concurrent workers: each waits for the disk, and concurrent writes share a commit."""
 _MAX_BACKOFF_SECONDS: Final = 60.0
 _LOG_AFTER_ATTEMPTS: Final = 5
+
+OTHER_COLLECTOR: Final = build_key(
+    get_kind("coordination.k8s.io", "Lease"), "kube-system", "kube-controller-manager"
+)
+"""The lease of the program that collects the same garbage."""
+_RENEWAL_SECONDS: Final = 20.0
+"""So long after a renewal of its lease the other collector counts as running."""
+DEFERRED_SECONDS: Final = 10.0
+"""So long an object is left to the other collector."""
 
 _NAMESPACE = get_kind("", "Namespace")
 _KINDS: Final = tuple(kind for kind in KINDS if kind.stored_as is None)
@@ -63,6 +76,8 @@ class GarbageCollector:
         self._queued: set[bytes] = set()
         self._processing: dict[bytes, int | None] = {}
         """Keys in process, with the attempt to requeue them as when they changed meanwhile."""
+        self._deferred: set[bytes] = set()
+        self._other_seen = -_RENEWAL_SECONDS
         for kind in _KINDS:
             cache.add_listener(kind, self._on_change)
 
@@ -76,6 +91,9 @@ class GarbageCollector:
         while True:
             key, attempt = await self._queue.get()
             self._queued.discard(key)
+            if attempt == 0 and self._is_other_running():
+                self._defer(key, tasks)
+                continue
             if key in self._processing:
                 self._processing[key] = attempt
                 continue
@@ -88,6 +106,21 @@ class GarbageCollector:
                 again = self._processing.pop(key)
                 if again is not None:
                     self._enqueue(key, again)
+
+    def _is_other_running(self) -> bool:
+        return asyncio.get_running_loop().time() - self._other_seen < _RENEWAL_SECONDS
+
+    def _defer(self, key: bytes, tasks: asyncio.TaskGroup) -> None:
+        """Leave an object to the other collector, and look later what is left of it."""
+
+        async def enqueue_later() -> None:
+            await asyncio.sleep(DEFERRED_SECONDS)
+            self._deferred.discard(key)
+            self._enqueue(key, 1)
+
+        if key not in self._deferred:
+            self._deferred.add(key)
+            tasks.create_task(enqueue_later())
 
     def _retry_or_report(self, key: bytes, attempt: int, error: Exception, tasks: asyncio.TaskGroup) -> None:
         """Retry an object that cannot be collected: no exception may end the server."""
@@ -113,6 +146,8 @@ class GarbageCollector:
         before = old.metadata if old is not None else None
         after = new.metadata if new is not None else None
         key = (new or old).key  # type: ignore[union-attr]
+        if key == OTHER_COLLECTOR and after is not None:
+            self._other_seen = asyncio.get_running_loop().time()
         if before is not None:
             for owner in before.owner_references:
                 self._dependents.get(owner.get("uid", ""), set()).discard(key)

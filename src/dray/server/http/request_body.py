@@ -20,6 +20,7 @@ from dray.api.decode_report import UnknownField
 from dray.api.fields import FieldError
 from dray.api.json_text import find_duplicate_fields, is_certainly_json, read_json
 from dray.api.kinds import Kind
+from dray.api.messages.field_tables import META_KINDS
 from dray.errors import DecodeError, InputError, InputProblem
 from dray.manifests.documents import read_documents
 from dray.manifests.source import ManifestSource
@@ -102,9 +103,14 @@ def decode_options(request: ApiRequest) -> dict[str, Any]:
 
 
 def decode_message(request: ApiRequest, api_version: str, name: str) -> dict[str, Any]:
-    """Decode a body of a kind that is not stored, such as a binding or a review; empty when there is none."""
+    """Decode a body of a kind that is not stored, such as a binding or a review.
+
+    It may leave out what it is, but not say that it is something else.
+    """
     document = decode_options(request)
-    _check_type_fields(document, {"apiVersion": api_version, "kind": name})
+    # Options are the same in all groups, and clients name that of the object.
+    named = document.get("apiVersion") or api_version
+    _check_type_fields(document, {"apiVersion": named if name in META_KINDS else api_version, "kind": name})
     kept, found = whole_objects.check_message(api_version, name, document)
     if found.type_errors:
         raise UndecodableBodyError.from_problem(name, api_version, _explain_problems(found.type_errors))

@@ -148,8 +148,6 @@ def apply_dry_run(request: ApiRequest, delete_options: Mapping[str, Any]) -> Api
 def _read_delete_options(request: ApiRequest) -> dict[str, Any]:
     """The options of a delete, from its body and its query."""
     options = decode_message(request, "v1", _OPTIONS)
-    if options.get("kind", _OPTIONS) not in ("", _OPTIONS):
-        raise new_bad_request(f"the options of a delete are {_OPTIONS}, not `{options['kind']}`")
     query = request.call.query
     for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds"):
         if name in query:

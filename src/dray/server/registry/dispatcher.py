@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dray.api.deprecations import find_deprecation_warning
 from dray.api.kinds import Kind
+from dray.api.validation import find_deprecation_warning
 from dray.server.discovery.resources import UNSUPPORTED_VERBS
 from dray.server.http.errors import (
     ApiStatusError,

@@ -101,16 +101,14 @@ class ObjectPatcher:
         _check_applied_kind(patch)
         # The fields of an applied configuration get an owner, so there is no way to ignore unknown ones.
         body = convert_document(kind, version, patch, STRICT)
-        warnings[:] = body.warnings
-        object_metadata.check_name(body.pending.metadata, call.name)
-        configuration = _select_writable_fields(
-            body.pending, convert_to_storage(kind, version, patch), call.subresource
-        )
+        warnings += body.warnings
+        given, sent = body.pending, convert_to_storage(kind, version, patch)
+        object_metadata.check_name(given.metadata, call.name)
         try:
             outcome = field_ownership.apply_configuration(
-                body.pending.kind,
+                given.kind,
                 None if old is None else old.document,
-                configuration,
+                _select_writable_fields(given, sent, call.subresource),
                 manager=call.query["fieldManager"],
                 force=call.query.get("force") in ("true", "1", "True"),
                 now=format_timestamp(self._clock.now()),
@@ -120,7 +118,7 @@ class ObjectPatcher:
             raise _to_conflict(kind, call.name, error) from None
         except PatchError as error:
             raise _to_api_error(error) from None
-        applied = convert_document(body.pending.kind, body.pending.kind.version, outcome.document).pending
+        applied = convert_document(given.kind, given.kind.version, outcome.document).pending
         fields = list(outcome.managed_fields)
         if old is None:
             if call.subresource:
@@ -130,7 +128,7 @@ class ObjectPatcher:
             return self._writer.propose_create(
                 request, version, applied, (namespace, call.name), warnings, fields
             )
-        object_metadata.check_preconditions(kind, old, body.pending.metadata)
+        object_metadata.check_preconditions(kind, old, given.metadata)
         return self._writer.propose_update(request, version, applied, old, warnings, fields)
 
 

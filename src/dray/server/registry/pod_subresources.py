@@ -47,7 +47,9 @@ class PodSubresources:
         )
         node, metadata = _read_node_name(binding), _read_metadata(binding)
         name = call.name or str(metadata.get("name") or "")
-        object_metadata.check_name(metadata, name)
+        if not name:
+            raise new_bad_request("a binding names its pod: `metadata: {name: ...}`")
+        object_metadata.check_name(metadata, name, required=True)
         object_metadata.resolve_namespace(kind, metadata, call.namespace)
 
         def decide(old: StoredObject | None) -> WriteDecision:
@@ -90,7 +92,8 @@ class PodSubresources:
         """Delete a pod, unless a disruption budget forbids it."""
         call, eviction = request.call, decode_message(request, "policy/v1", "Eviction")
         eviction = await self._review_eviction(request, kind, eviction)
-        object_metadata.check_name(_read_metadata(eviction), call.name)
+        object_metadata.check_name(_read_metadata(eviction), call.name, required=True)
+        object_metadata.resolve_namespace(kind, _read_metadata(eviction), call.namespace)
         cache = self._registry.cache
         await cache.wait_until_fresh()
         pod = cache.get(kind, call.namespace, call.name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dray.server.auth.authn.token_requests import TokenRequestIssuer
 from dray.server.auth.authz.reviews import AccessReviews
+from dray.server.http.errors import new_bad_request
 from dray.server.http.request_body import decode_message
 from dray.server.http.requests import REVIEW_KINDS, ApiRequest, ApiResponse, build_json_response
 from dray.server.watch.cache import WatchCache
@@ -29,6 +30,8 @@ class ReviewEndpoints:
             kind, api_version = "TokenRequest", "authentication.k8s.io/v1"
         else:
             kind, api_version = REVIEW_KINDS[call.group, call.plural][0], f"{call.group}/{call.version}"
+        if not request.body.strip():
+            raise new_bad_request(f"the request has no body; expected a {kind}")
         review = decode_message(request, api_version, kind)
         await self._cache.wait_until_fresh()
         if call.subresource == "token":

@@ -203,7 +203,6 @@ _STORED_WITHOUT_GENERATION: Final = (
     ("", "PersistentVolumeClaim"),
     ("apiregistration.k8s.io", "APIService"),
     ("apps", "ControllerRevision"),
-    ("certificates.k8s.io", "PodCertificateRequest"),
     ("coordination.k8s.io", "LeaseCandidate"),
     ("networking.k8s.io", "IPAddress"),
     ("networking.k8s.io", "ServiceCIDR"),
@@ -219,6 +218,32 @@ _STORED_WITHOUT_GENERATION: Final = (
     ("storagemigration.k8s.io", "StorageVersionMigration"),
 )
 """Kinds that the server only stores, and that have no generation in Kubernetes either."""
+
+VERSIONED_KINDS: Final = frozenset(
+    {
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("certificates.k8s.io", "ClusterTrustBundle"),
+        ("certificates.k8s.io", "PodCertificateRequest"),
+        ("coordination.k8s.io", "Lease"),
+        ("coordination.k8s.io", "LeaseCandidate"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("policy", "PodDisruptionBudget"),
+        ("resource.k8s.io", "DeviceTaintRule"),
+        ("scheduling.k8s.io", "PodGroup"),
+        ("scheduling.k8s.io", "Workload"),
+        ("storage.k8s.io", "CSIDriver"),
+        ("storage.k8s.io", "CSINode"),
+        ("storage.k8s.io", "CSIStorageCapacity"),
+        ("storage.k8s.io", "VolumeAttachment"),
+        ("storagemigration.k8s.io", "StorageVersionMigration"),
+    }
+)
+"""Kinds whose objects are only replaced by who has read them: an update must name its `resourceVersion`.
+Older versions of such a kind do not ask for it.
+"""
 
 INVOLVED_OBJECT_FIELDS: Final = (
     "kind",
@@ -334,6 +359,9 @@ STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
         ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
         ("certificates.k8s.io", "ClusterTrustBundle"): _SIGNED,
+        ("certificates.k8s.io", "PodCertificateRequest"): KindStrategy(
+            has_generation=False, selectable_fields=("spec.signerName", "spec.podName", "spec.nodeName")
+        ),
         ("certificates.k8s.io", "CertificateSigningRequest"): replace_fields(
             _SIGNED, prepare_for_update=_keep_spec
         ),

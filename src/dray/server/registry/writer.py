@@ -11,10 +11,10 @@ Rules for this file: `decide` functions are called again after a conflict, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from dray.api.fields import FieldError
+from dray.api.fields import ROOT, FieldError, invalid
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import (
@@ -50,6 +50,7 @@ from dray.server.registry.object_registry import (
     WriteResult,
 )
 from dray.server.registry.strategies import (
+    VERSIONED_KINDS,
     complete_create,
     get_strategy,
     has_status,
@@ -82,12 +83,17 @@ class ObjectWriter:
     async def create(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Store a new object."""
         body = decode_object(request, kind, version)
+        with attach_warnings(body.warnings):
+            return await self._create_with_free_name(request, kind, version, body)
+
+    async def _create_with_free_name(
+        self, request: ApiRequest, kind: Kind, version: str, body: DecodedBody
+    ) -> WriteResult:
         generated = not body.pending.metadata.get("name") and bool(body.pending.metadata.get("generateName"))
         for attempt in range(MAX_NAME_ATTEMPTS):
             name = object_metadata.choose_name(body.pending.metadata, self._random_int)
             try:
-                with attach_warnings(body.warnings):
-                    return await self._create(request, kind, version, body, name)
+                return await self._create(request, kind, version, body, name)
             except _NameTakenError:
                 if not generated or attempt + 1 == MAX_NAME_ATTEMPTS:
                     raise new_already_exists(kind, name) from None
@@ -218,6 +224,7 @@ class ObjectWriter:
                 )
                 return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
+            _require_version(kind, version, call.name, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
         with attach_warnings(body.warnings):
@@ -243,18 +250,11 @@ class ObjectWriter:
         pending, dropped = pending.apply_defaults(now, before).drop_gated_fields(self._gates, before)
         warnings += map(str, dropped)
         changed = pending.differs_from(before)
-        # A status update of a closed kind shares the metadata of the stored object.
-        if changed or pending.metadata is not before.metadata:
-            metadata = object_metadata.build_update_metadata(
-                kind, pending.metadata, before.metadata, changed=changed
-            )
-            pending = pending.replace_metadata(metadata)
+        pending = _update_metadata(pending, before, changed)
         errors = _validate_update(pending, before, request.call)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
-        if changed and kind.open and not subresource and kind.name != "Pod":
-            # People rarely update pods themselves; templates they do.
-            warnings += map(str, collect_pod_warnings(kind, pending.document))
+        warnings += _collect_template_warnings(pending, subresource) if changed else ()
         if _is_deletion_complete(pending):
             return DeleteObject(pending)
         if managed_fields is None:
@@ -282,6 +282,14 @@ class ObjectWriter:
             raise new_undecodable(kind, version, error) from None
 
 
+def _require_version(kind: Kind, api_version: str, name: str, metadata: Mapping[str, Any]) -> None:
+    """Refuse an update without a resource version, where its kind asks for one."""
+    given = metadata.get("resourceVersion") or "0"
+    if given == "0" and (kind.group, kind.name) in VERSIONED_KINDS and api_version == kind.version:
+        path = ROOT.child("metadata").child("resourceVersion")
+        raise new_invalid(kind, name, [invalid(path, given, "must be specified for an update")])
+
+
 class _NameTakenError(Exception):
     """An object of that name exists."""
 
@@ -298,6 +306,25 @@ def _complete_stored(stored: PendingObject, subresource: str) -> PendingObject:
     They are no change of the client, so they change no generation and no immutable field.
     """
     return stored if subresource in ("status", "finalize") else stored.apply_open_defaults()
+
+
+def _collect_template_warnings(pending: PendingObject, subresource: str) -> Iterable[str]:
+    """Warnings about the pod template of an updated object; pods themselves are rarely updated by people."""
+    kind = pending.kind
+    if subresource or not kind.open or kind.name == "Pod":
+        return ()
+    return map(str, collect_pod_warnings(kind, pending.document))
+
+
+def _update_metadata(pending: PendingObject, before: PendingObject, changed: bool) -> PendingObject:
+    """The object with what the server keeps of its metadata, and with a new generation when it changes."""
+    # A status update of a closed kind shares the metadata of the stored object.
+    if not changed and pending.metadata is before.metadata:
+        return pending
+    metadata = object_metadata.build_update_metadata(
+        pending.kind, pending.metadata, before.metadata, changed=changed
+    )
+    return pending.replace_metadata(metadata)
 
 
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:

@@ -66,10 +66,10 @@ CREATE = {
     "owner without anything": (
         {"ownerReferences": [{}]},
         [
-            "Invalid metadata.ownerReferences[0].apiVersion",
-            "Invalid metadata.ownerReferences[0].kind",
-            "Invalid metadata.ownerReferences[0].name",
-            "Invalid metadata.ownerReferences[0].uid",
+            "Required metadata.ownerReferences[0].apiVersion",
+            "Required metadata.ownerReferences[0].kind",
+            "Required metadata.ownerReferences[0].name",
+            "Required metadata.ownerReferences[0].uid",
         ],
     ),
     "owner of an odd version": (

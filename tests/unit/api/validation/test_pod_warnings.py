@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dray.api.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.kinds import get_kind
 from dray.api.messages.object_types import find_object_type
 from dray.api.validation import collect_pod_warnings
+from dray.api.validation.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
 from dray.api.validation.pod_warnings import TEMPLATE_PATHS
 
 POD = get_kind("", "Pod")

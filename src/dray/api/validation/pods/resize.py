@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dray.api.core.pod_amounts import compute_qos_class
 from dray.api.fields import ROOT, FieldError, FieldPath, forbidden, invalid
-from dray.api.pod_amounts import compute_qos_class
 from dray.api.validation.field_rules import FieldErrors
 from dray.api.validation.pods.annotations import MIRROR
 from dray.api.validation.pods.create import SPEC

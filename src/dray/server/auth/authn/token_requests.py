@@ -64,6 +64,9 @@ class TokenRequestIssuer:
         bound = self._find_bound_object(account, spec.bound_object_ref)
         if user.node_name is not None:
             _check_node_request(user, account, bound)
+        if bound is not None:
+            _check_bound_pod(account, bound)
+            _check_bound_uid(bound, spec.bound_object_ref)
         issued = self._account_tokens.issue(account, timedelta(seconds=seconds), spec.audiences or (), bound)
         written = {name: value for name, value in document.items() if name != "status"}
         written["spec"] = dict(document.get("spec") or {}) | {
@@ -77,18 +80,20 @@ class TokenRequestIssuer:
         if ref is None:
             return None
         kind = BINDABLE_KINDS.get(ref.kind)
-        if kind is None or ref.api_version not in ("", "v1"):
-            raise _build_invalid(
-                "spec.boundObjectRef.kind", f"expected one of {', '.join(sorted(BINDABLE_KINDS))}"
-            )
+        if kind is None or "/" in ref.api_version:
+            expected = ", ".join(sorted(BINDABLE_KINDS))
+            raise new_bad_request(f"cannot bind token to an object of kind `{ref.kind}`: expected {expected}")
         stored = self._cache.get(kind, account.namespace if kind.namespaced else "", ref.name)
         if stored is None:
             raise new_not_found(kind, ref.name)
-        _check_bound_pod(account, stored)
-        if ref.uid and stored.metadata.uid != ref.uid:
-            why = f"the UID in the bound object reference ({ref.uid}) does not match the UID in record"
-            raise new_conflict(kind, ref.name, why)
         return stored
+
+
+def _check_bound_uid(bound: StoredObject, ref: _BoundObjectRef | None) -> None:
+    """Refuse a reference to an object that was replaced by another of its name."""
+    if ref is not None and ref.uid and bound.metadata.uid != ref.uid:
+        why = f"the UID in the bound object reference ({ref.uid}) does not match the UID in record"
+        raise new_conflict(bound.kind, bound.name, why)
 
 
 def _check_bound_pod(account: StoredObject, bound: StoredObject) -> None:

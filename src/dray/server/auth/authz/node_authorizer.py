@@ -125,6 +125,7 @@ _NODE_RULES: Mapping[tuple[str, str], tuple[tuple[frozenset[str], AccessConditio
     ("certificates.k8s.io", "certificatesigningrequests"): (
         (_READ_VERBS | _CREATE_VERBS, _is_always_allowed),
     ),
+    ("certificates.k8s.io", "podcertificaterequests"): ((frozenset({"list", "watch"}), _is_own_selection),),
     ("authentication.k8s.io", "tokenreviews"): ((_CREATE_VERBS, _is_always_allowed),),
     ("authorization.k8s.io", "subjectaccessreviews"): ((_CREATE_VERBS, _is_always_allowed),),
     ("authorization.k8s.io", "localsubjectaccessreviews"): ((_CREATE_VERBS, _is_always_allowed),),

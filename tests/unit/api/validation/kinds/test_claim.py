@@ -58,7 +58,7 @@ def test_a_request_must_not_be_empty():
     [
         ("gpu-0", []),
         ("a" * 63, []),
-        ("", ["Required spec.devices.requests[0].name"]),
+        ("", ["Invalid spec.devices.requests[0].name"]),
         ("Gpu", ["Invalid spec.devices.requests[0].name"]),
         ("a.b", ["Invalid spec.devices.requests[0].name"]),
         ("a" * 64, ["Invalid spec.devices.requests[0].name"]),
@@ -116,7 +116,7 @@ def test_an_alternative_has_the_defaults_of_an_exact_request():
 
 @req("K4816-033", "K4816-035")
 def test_an_alternative_has_a_name_and_a_class():
-    assert judged(choice("gpu", alternative(""))) == [f"Required {FIRST}.name"]
+    assert judged(choice("gpu", alternative(""))) == [f"Invalid {FIRST}.name"]
     assert judged(choice("gpu", alternative("a/b"))) == [f"Invalid {FIRST}.name"]
     assert judged(choice("gpu", alternative(deviceClassName=""))) == [f"Required {FIRST}.deviceClassName"]
 
@@ -158,7 +158,7 @@ def test_alternatives_stand_in_requests_only(place):
 ASKS = {
     "selector": ({"selectors": [{"cel": {"expression": "true"}}]}, []),
     "no language": ({"selectors": [{}]}, ["Required {}.selectors[0].cel"]),
-    "no expression": ({"selectors": [{"cel": {}}]}, ["Required {}.selectors[0].cel.expression"]),
+    "no expression": ({"selectors": [{"cel": {}}]}, ["Invalid {}.selectors[0].cel.expression"]),
     "tolerates everything": ({"tolerations": [{"operator": "Exists"}]}, []),
     "tolerates one value": ({"tolerations": [{"key": "a", "operator": "Equal", "value": "b"}]}, []),
     "exists with a value": (

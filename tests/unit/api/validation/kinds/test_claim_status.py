@@ -43,7 +43,7 @@ RESULTS = {
     "bad driver": ({"driver": "a b"}, ["Invalid {}.driver"]),
     "no pool": ({"pool": ""}, ["Required {}.pool"]),
     "bad pool": ({"pool": "A"}, ["Invalid {}.pool"]),
-    "no device": ({"device": ""}, ["Required {}.device"]),
+    "no device": ({"device": ""}, ["Invalid {}.device"]),
     "a device with a slash": ({"device": "gpu-0/1"}, ["Invalid {}.device"]),
     "admin access": ({"adminAccess": True}, []),
     "toleration": ({"tolerations": [{"key": "a", "operator": "Exists"}]}, []),
@@ -229,7 +229,7 @@ REPORTS = {
         {"conditions": [{**CONDITION, "observedGeneration": -1}]},
         ["Invalid {}.conditions[0].observedGeneration"],
     ),
-    "the same condition twice": ({"conditions": [CONDITION] * 2}, ["Duplicate {}.conditions[1].type"]),
+    "the same condition twice": ({"conditions": [CONDITION] * 2}, ["Duplicate {}.conditions[1]"]),
     "data": ({"data": {"temperature": 40}}, []),
     "data that is no object": ({"data": [1]}, ["Invalid {}.data"]),
     "network": (

@@ -56,7 +56,7 @@ def test_a_typed_list_has_exactly_one_type(value):
 @req("K5491-024")
 @pytest.mark.parametrize("scalar", ["int", "bool", "string", "version"])
 def test_a_list_is_not_empty(scalar):
-    assert attribute(**{f"{scalar}s": []}) == [f"Invalid {FOO}.{scalar}s"]
+    assert attribute(**{f"{scalar}s": []}) == [f"Invalid {FOO}", f"Invalid {FOO}.{scalar}s"]
     assert attribute(list={scalar: []}) == [f"Invalid {FOO}.list.{scalar}"]
 
 
@@ -133,7 +133,7 @@ def test_a_name_as_long_as_the_request_is_cut_in_paths():
     ("name", "expected"),
     [
         ("gpu-0", []),
-        ("", ["Required spec.devices[0].name"]),
+        ("", ["Invalid spec.devices[0].name"]),
         ("GPU", ["Invalid spec.devices[0].name"]),
         ("a/b", ["Invalid spec.devices[0].name"]),
         ("a" * 64, ["Invalid spec.devices[0].name"]),

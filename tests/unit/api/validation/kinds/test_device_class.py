@@ -28,7 +28,7 @@ CASES = {
     ),
     "empty expression": (
         {"selectors": [{"cel": {"expression": ""}}]},
-        ["Required spec.selectors[0].cel.expression"],
+        ["Invalid spec.selectors[0].cel.expression"],
     ),
     "configuration": ({"config": [{"opaque": opaque()}]}, []),
     "configuration without opaque": ({"config": [{}]}, ["Required spec.config[0].opaque"]),

@@ -103,11 +103,14 @@ def test_a_valid_webhook_is_accepted(kind):
         ({"timeoutSeconds": 31}, "timeoutSeconds: Invalid value: 31"),
         ({"admissionReviewVersions": []}, "admissionReviewVersions: Required value"),
         ({"admissionReviewVersions": ["v1beta1"]}, "must include v1"),
-        ({"admissionReviewVersions": ["v1", "v1"]}, "admissionReviewVersions[1]: Duplicate value"),
-        ({"namespaceSelector": {"matchLabels": {"a b": ""}}}, "webhooks[0].namespaceSelector: Invalid value"),
+        ({"admissionReviewVersions": ["v1", "v1"]}, "admissionReviewVersions[1]: Invalid value"),
+        (
+            {"namespaceSelector": {"matchLabels": {"a b": ""}}},
+            "webhooks[0].namespaceSelector.matchLabels: Invalid value",
+        ),
         (
             {"objectSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
-            "webhooks[0].objectSelector: Invalid value",
+            "webhooks[0].objectSelector.matchExpressions[0].operator: Invalid value",
         ),
         ({"matchConditions": [{"expression": "true"}]}, "matchConditions[0].name: Required value"),
         ({"matchConditions": [{"name": "a"}]}, "matchConditions[0].expression: Required value"),

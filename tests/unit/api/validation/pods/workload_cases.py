@@ -56,7 +56,7 @@ def build_workload(kind: str, case: Document) -> Document:
     }
     labels = {"app": "web"}
     selector = labels if kind == "ReplicationController" else {"matchLabels": labels}
-    spec = {"template": template, **({} if kind in _WITHOUT_SELECTOR else {"selector": selector})}
+    spec: Document = {"template": template, **({} if kind in _WITHOUT_SELECTOR else {"selector": selector})}
     if kind == "StatefulSet":
         spec["serviceName"] = "web"
     given = case.get("spec", {})

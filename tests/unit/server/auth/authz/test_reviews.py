@@ -198,7 +198,7 @@ def bound_to(document: dict[str, Any], **more: str) -> dict[str, Any]:
     [
         (request(expirationSeconds=599), 422),
         (request(expirationSeconds="soon"), 400),
-        (request(boundObjectRef={"kind": "Lease", "name": "x"}), 422),
+        (request(boundObjectRef={"kind": "Lease", "name": "x"}), 400),
         (request(boundObjectRef={"kind": "Pod", "name": "gone"}), 404),
         (bound_to(POD, uid="other"), 409),
         (bound_to(OTHER_ACCOUNT), 400),

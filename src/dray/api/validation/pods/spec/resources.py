@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from dray.api.core.pod_amounts import sum_containers
 from dray.api.fields import FieldPath, duplicate, forbidden, invalid, not_found, not_supported, required
-from dray.api.pod_amounts import sum_containers
 from dray.api.validation.field_rules import FieldErrors, report_name_faults, validate_one_of
 from dray.api.validation.pods.document_fields import (
     Document,
@@ -99,7 +99,7 @@ def _is_native(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_extended(name: str) -> bool:
-    """Whether a resource is counted by device plugins: of another domain, and with room for a prefix."""
+    """Whether a resource is counted by device plugins: of another domain, and short enough for quotas."""
     if _is_native(name) or name.startswith("requests."):
         return False
     return not check_qualified_name(f"requests.{name}")
