@@ -210,7 +210,9 @@ class Campaign:
             if not stuck:
                 return
             if time.monotonic() > end:
-                self.result.findings += [f"epoch {self.result.epochs}, {when}: {each}" for each in stuck]
+                found = [f"epoch {self.result.epochs}, {when}: {each}" for each in stuck]
+                self.result.findings += found
+                print("\n".join(found), flush=True)
                 return
             await asyncio.sleep(1)
 

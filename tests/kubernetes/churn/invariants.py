@@ -43,15 +43,25 @@ def _find_stuck_claims(claims: list[Document], pods: dict[str, Document]) -> Ite
             yield f"claim {name} is still terminating: {metadata.get('finalizers')}"
         if "allocation" in status and not users:
             yield f"claim {name} is allocated without a consumer"
+        used = any(user["uid"] in pods and not _has_finished(pods[user["uid"]]) for user in users)
         for user in users:
             pod = pods.get(user["uid"])
             if pod is None:
                 yield f"claim {name} is reserved for pod {user['name']}, which is gone"
-            elif pod.get("status", {}).get("phase") in FINISHED:
+            elif _has_finished(pod) and not used:
                 yield f"claim {name} is reserved for pod {user['name']}, which has finished"
         for owner in metadata.get("ownerReferences") or ():
             if owner["kind"] == "Pod" and owner["uid"] not in pods:
                 yield f"claim {name} belongs to pod {owner['name']}, which is gone"
+
+
+def _has_finished(pod: Document) -> bool:
+    """Whether a pod will not run again.
+
+    While others use its claim, kube-controller-manager 1.37 removes and adds its reservation in turns, on any
+    server: only the last user of a claim has to lose it.
+    """
+    return pod.get("status", {}).get("phase") in FINISHED
 
 
 def _find_stuck_pods(pods: list[Document], nodes: set[str]) -> Iterator[str]:

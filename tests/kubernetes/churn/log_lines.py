@@ -41,6 +41,7 @@ _CAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("an object is being deleted", re.compile(r"is being deleted, cannot|`deletionTimestamp` are set")),
+    ("a claim cannot be answered", re.compile(r"filter plugin: claim .*(asks for all devices|CEL runtime)")),
     ("the program is ending", re.compile(r"context canceled|broadcaster already stopped")),
     ("an object is there already", re.compile(r"already exists")),
     ("the server is starting: no roles yet", re.compile(r"is forbidden: User .* cannot")),
