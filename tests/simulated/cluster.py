@@ -128,6 +128,8 @@ class SimulatedCluster:
 
     def close(self) -> None:
         """Drop everything; the directory is deleted."""
+        for service in self.services.values():
+            service.task = service.process = None
         self.services.clear()
         self.machines.clear()
         self.network.hosts.clear()

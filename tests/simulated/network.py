@@ -6,8 +6,7 @@ request never reaches the server; a lost response comes from a server that has a
 learns only that its connection broke. A watch is a sequence of messages that arrive in order, however late.
 When a server crashes, its connections break; what it had sent before may still arrive.
 
-Rules for this file: messages are objects of this process and are not encoded; nothing is delivered twice,
-because TCP does not.
+Rules for this file: messages are objects of this process and are not encoded; none is delivered twice.
 """
 
 from __future__ import annotations
@@ -244,14 +243,26 @@ class _Call(_Connection):
                 "the connection broke before the answer",
                 context=self.loop.outside.context,
             )
-        elif not network.is_cut(self.client, self.host):
+        else:
             # The message is on its way: it arrives even when the server crashes now.
+            until = self.loop.time() + MAX_RETRANSMISSION_SECONDS
             network.loop.call_later(
-                network.conditions.draw_delay(), self._arrive, response, context=self.loop.outside.context
+                network.conditions.draw_delay(),
+                self._arrive,
+                response,
+                until,
+                context=self.loop.outside.context,
             )
 
-    def _arrive(self, response: TransportResponse) -> None:
-        if not self.waiter.done():
+    def _arrive(self, response: TransportResponse, until: float) -> None:
+        """Deliver the response; what a partition holds back is sent again, until the connection breaks."""
+        if self.network.is_cut(self.client, self.host):
+            if self.loop.time() >= until:
+                self.fail("the connection broke before the answer")
+            else:
+                outside = self.loop.outside.context
+                self.loop.call_later(RETRANSMISSION_SECONDS, self._arrive, response, until, context=outside)
+        elif not self.waiter.done():
             self.waiter.set_result(response)
 
 
@@ -313,7 +324,7 @@ class _Stream(_Connection):
             return
         self._pump = asyncio.current_task()
         answer = await app.serve_in_process(to_server_request(self.request), user)
-        self._send_head(answer.code, merge_headers(answer))
+        self._later(self._open, (answer.code, merge_headers(answer)))
         if isinstance(answer.body, bytes):
             self._send(answer.body)
         else:
@@ -326,9 +337,6 @@ class _Stream(_Connection):
                         self._send(part)
         self.host.connections.pop(self.number, None)
         self._send(None)
-
-    def _send_head(self, code: int, headers: Any) -> None:
-        self._later(self._open, (code, headers))
 
     def _open(self, head: tuple[int, Any]) -> None:
         if not self.waiter.done():

@@ -36,10 +36,11 @@ def build_cluster(seed: int) -> SimulatedCluster:
     return cluster
 
 
-async def create_pods(cluster: SimulatedCluster, count: int) -> None:
+async def create_pods(cluster: SimulatedCluster, count: int, node: str = "node-a") -> None:
     """Create devices on two nodes, and pods that use them."""
     client = cluster.build_admin()
-    for document in (device_class(), resource_slice("one"), resource_slice("two", "node-b"), template("t")):
+    slices = (resource_slice("one", node), resource_slice("two", "node-b"))
+    for document in (device_class(), *slices, template("t")):
         await client.create(document)
     for number in range(count):
         document = pod(f"p{number}")
@@ -139,6 +140,26 @@ def test_a_client_of_a_crashed_server_learns_that_its_connection_broke():
     cluster.run(1.0)
     cluster.close()
     assert found == [0, False, 0]
+
+
+def test_services_wait_for_a_server_that_starts_later():
+    cluster = SimulatedCluster(4)
+    cluster.load_initial_objects()
+    server = cluster.add_server("server")
+    cluster.add_scheduler("scheduler")
+    cluster.add_controllers("controllers")
+    cluster.add_node("n")
+    for service in cluster.services.values():
+        if service is not server:
+            cluster.start(service)
+    cluster.run(60.0)
+    assert [name for name, service in cluster.services.items() if service.task and service.task.done()] == []
+    cluster.start(server)
+    cluster.run(60.0)
+    cluster.loop.spawn(cluster.loop.outside, create_pods(cluster, 1, node="n"))
+    cluster.run(10.0)
+    assert len(cluster.machines["n"].runtime.list_running_pods()) == 1
+    cluster.close()
 
 
 @pytest.mark.parametrize("jobs", [0.0, 2.0])

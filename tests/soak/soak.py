@@ -1,6 +1,7 @@
 """Runs the soak: periods of work and rest on a simulated cluster, with a check after each.
 
     python -m tests.soak.soak --hours 24 --seed 1
+    python -m tests.soak.soak --small
 
 Every check compares the ledger with the claims: the number of differences must be zero. At the end it says
 what has grown, and the exit code is 1 when something has. The seed repeats the run.
@@ -14,15 +15,22 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from dray.client.client import Client
 from dray.client.transport import TransportRequest, TransportResponse
 from tests.simulated.cluster import SimulatedCluster
 from tests.soak.churn import NODES, Churn, ChurnOptions
-from tests.soak.measurements import SoakSample, compute_slope, count_types, find_growth, take_sample
+from tests.soak.measurements import (
+    GrowthLimits,
+    SoakSample,
+    compute_slope,
+    count_types,
+    find_growth,
+    take_sample,
+)
 from tests.soak.small_bounds import lower_bounds
 
 
@@ -39,8 +47,9 @@ class SoakOptions:
     delete_events: bool = False
     """Whether events are deleted at each check; a soak that is shorter than they last needs it."""
     on_sample: Callable[[SoakSample], None] = lambda _sample: None
-    leak: Callable[[TransportRequest, TransportResponse], None] | None = None
-    """A planted leak, called for each response."""
+    leak: Callable[[TransportRequest], None] | None = None
+    """A planted leak, called for each request."""
+    limits: GrowthLimits = field(default_factory=GrowthLimits)
 
 
 @dataclass
@@ -53,10 +62,6 @@ class SoakResult:
     failures: list[Any] = field(default_factory=list)
     new_types: Counter[str] = field(default_factory=Counter)
     """Objects that there are more of than in the middle."""
-
-    @property
-    def growth(self) -> list[str]:
-        return find_growth(self.samples)
 
 
 class Soak:
@@ -81,10 +86,10 @@ class Soak:
         self._client: Client = cluster.build_admin()
         self.churn = Churn(cluster, Random(options.seed), options.churn)
 
-    def _count(self, _client: str, request: TransportRequest, response: TransportResponse) -> None:
+    def _count(self, _client: str, request: TransportRequest, _response: TransportResponse) -> None:
         self.operations += 1
         if self.options.leak is not None:
-            self.options.leak(request, response)
+            self.options.leak(request)
 
     def run(self) -> SoakResult:
         """Run all periods, with small caches, so that they are soon full."""
@@ -141,32 +146,56 @@ class Soak:
         assert (report["claims"], report["preparations"], report["rows"]) == (0, 0, 0), report
 
 
+SMALL: Final = SoakOptions(
+    seed=3,
+    hours=0.6,
+    work_minutes=1.5,
+    rest_minutes=5.5,
+    churn=ChurnOptions(3, 1, 1, pause=6.0, restart_share=0.0),
+    delete_events=True,
+    limits=GrowthLimits(12_000.0, 4e6),
+)
+"""A soak for the test run. Caches are not full after so few operations, so more may be left behind."""
+
+
+def parse_options() -> SoakOptions:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description="A simulated day of steady work: nothing may grow.")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--hours", type=float)
+    parser.add_argument("--pause", type=float, default=60.0, help="seconds between two steps of a loop")
+    parser.add_argument("--small", action="store_true", help="the size of the test run")
+    parser.add_argument("--plant-leak", action="store_true", help="keep something of every request")
+    chosen = parser.parse_args()
+    options = SMALL if chosen.small else SoakOptions(churn=ChurnOptions(pause=chosen.pause))
+    given = {name: value for name in ("seed", "hours") if (value := getattr(chosen, name)) is not None}
+    if chosen.plant_leak:
+        kept: list[object] = []
+        given["leak"] = lambda request: kept.append([f"{request.path}{n}{len(kept)}" for n in range(50)])
+    return replace(options, **given)
+
+
 def main() -> int:
     """Run the soak from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--hours", type=float, default=24.0)
-    parser.add_argument("--pause", type=float, default=60.0)
-    chosen = parser.parse_args()
-    print(f"seed {chosen.seed}, {chosen.hours:g} simulated hours", flush=True)
+    options = parse_options()
+    print(f"seed {options.seed}, {options.hours:g} simulated hours", flush=True)
     begun = time.monotonic()
 
     def show(sample: SoakSample) -> None:
         print(f"{sample} wall={time.monotonic() - begun:.0f}", flush=True)
 
-    churn = ChurnOptions(pause=chosen.pause)
-    soak = Soak(SoakOptions(chosen.seed, chosen.hours, churn=churn, on_sample=show))
-    result = soak.run()
+    result = Soak(replace(options, on_sample=show)).run()
     half = result.samples[len(result.samples) // 2 :]
     for name in ("blocks", "resident"):
         print(f"{name}: {compute_slope(half, name):+.1f} per 1,000 operations")
     print(f"ledger and claims differed {result.drift} times; {len(result.failures)} failures of callbacks")
-    for problem in result.growth:
+    growth = find_growth(result.samples, options.limits)
+    for problem in growth:
         print(f"grown: {problem}")
-    if result.growth:
+    if growth:
         print(f"more than in the middle: {result.new_types.most_common(15)}")
-    is_good = not (result.growth or result.drift or result.failures)
-    print("nothing has grown" if is_good else f"failed; repeat with --seed {chosen.seed}")
+    is_good = not (growth or result.drift or result.failures)
+    print("nothing has grown" if is_good else f"failed; repeat with --seed {options.seed}")
     return 0 if is_good else 1
 
 

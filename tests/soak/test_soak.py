@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from dray.client.transport import TransportRequest, TransportResponse
-from tests.soak.churn import ChurnOptions
+from tests.outside import ROOT
 from tests.soak.measurements import SoakSample, compute_slope, find_growth
-from tests.soak.soak import Soak, SoakOptions, SoakResult
-
-SMALL = SoakOptions(
-    seed=3,
-    hours=0.8,
-    work_minutes=1.5,
-    rest_minutes=6.0,
-    churn=ChurnOptions(3, 1, 1, pause=6.0, restart_share=0.5),
-    delete_events=True,
-)
-MAX_BLOCKS, MAX_RESIDENT = 4_000.0, 4e6
-"""By a thousand operations: caches are not full after so few of them."""
 
 
-def find_small_growth(result: SoakResult) -> list[str]:
-    return find_growth(result.samples, MAX_BLOCKS, MAX_RESIDENT)
+def run_soak(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run a small soak in a process of its own: its memory is measured."""
+    program = [sys.executable, "-m", "tests.soak.soak", "--small", *options]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    print(done.stdout)
+    return done
 
 
 def test_nothing_grows_and_the_ledger_agrees_with_the_claims():
-    result = Soak(SMALL).run()
-    print(f"seed {SMALL.seed}", *result.samples, sep="\n")
-    assert result.samples[-1].operations > 1000
-    assert (result.drift, result.failures) == (0, [])
-    assert find_small_growth(result) == []
+    done = run_soak()
+    assert "ledger and claims differed 0 times; 0 failures of callbacks" in done.stdout, done.stderr
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "nothing has grown")
 
 
 def test_a_planted_leak_is_found():
-    kept: list[object] = []
-
-    def keep(request: TransportRequest, _response: TransportResponse) -> None:
-        kept.append([request.path + str(len(kept) + each) for each in range(12)])
-
-    result = Soak(replace(SMALL, leak=keep)).run()
-    print(*result.samples, sep="\n")
-    assert any(found.startswith("blocks:") for found in find_small_growth(result))
+    done = run_soak("--plant-leak", "--hours", "0.45")
+    assert "\ngrown: blocks: +" in done.stdout, done.stderr
+    assert done.returncode == 1
 
 
 SAMPLE = SoakSample(0.0, 0, 600_000, 10**8, 100, 50, 15, 1, 150, 900, 100, 5000)

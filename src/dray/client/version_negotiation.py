@@ -9,13 +9,27 @@ downgraded.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
 
 from dray.api.json_text import read_json
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import list_required_gates
 from dray.client.errors import KindNotServedError, NotFoundError
-from dray.client.rest_client import RestClient
+from dray.client.rest_client import CALL_ERRORS, ClientOptions, RestClient
+from dray.client.timing import Backoff
 from dray.client.transport import TransportRequest
+
+
+class KindClient(Protocol):
+    """A client that knows which kinds its server serves; `Client` is one."""
+
+    @property
+    def options(self) -> ClientOptions: ...
+
+    async def serves(self, kind: Kind | type[msgspec.Struct]) -> bool: ...
 
 
 class VersionNegotiator:
@@ -69,3 +83,16 @@ class VersionNegotiator:
 def _suggest_fix(kind: Kind) -> str:
     gates = " and ".join(f"`{gate}`" for gate in list_required_gates(kind))
     return f"expected Kubernetes 1.32 or newer, or dray, with feature gate {gates} on"
+
+
+async def find_out_if_served(
+    client: KindClient, kind: Kind | type[msgspec.Struct], on_failure: Callable[[Exception], None]
+) -> bool:
+    """Whether the server serves a kind, for the start of a service: it is asked again until it answers."""
+    backoff = Backoff(client.options.time_source)
+    while True:
+        try:
+            return await client.serves(kind)
+        except CALL_ERRORS as failed:
+            on_failure(failed)
+            await backoff.wait()

@@ -21,8 +21,7 @@ from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
 from dray.client.leases import DEFAULT_LEASE_TIMING, LeaderElector, LeadershipLostError, LeaseTiming
-from dray.client.rest_client import CALL_ERRORS
-from dray.client.timing import Backoff
+from dray.client.version_negotiation import find_out_if_served
 from dray.controllers import metrics as controller_metrics
 from dray.controllers.claim_actions import ClaimActionExecutor
 from dray.controllers.device_taint_eviction import DeviceTaintEvictionController
@@ -217,10 +216,9 @@ class ControllerRunner:
 
     async def _is_served(self, kind: type[msgspec.Struct]) -> bool:
         """Whether the server serves an optional kind; waits while it does not answer."""
-        backoff = Backoff(self._client.options.time_source)
-        while True:
-            try:
-                return await self._client.serves(kind)
-            except CALL_ERRORS as failed:
-                self._options.log.warning("cannot read which kinds the server serves", why=str(failed))
-                await backoff.wait()
+        log = self._options.log
+        return await find_out_if_served(
+            self._client,
+            kind,
+            lambda failed: log.warning("cannot read which kinds the server serves", why=str(failed)),
+        )

@@ -17,6 +17,7 @@ from dray.api.devices.interning import DeviceInterner
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.client.client import Client
 from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
+from dray.client.version_negotiation import find_out_if_served
 from dray.placement.profile import DEFAULT_SCHEDULER
 from dray.scheduler.binding.binder import Binder
 from dray.scheduler.binding.stored_allocations import StoredAllocations
@@ -70,17 +71,20 @@ class SchedulerInformers:
         if claims:
             informers += [self.slices, self.classes, self.claims]
         for extra in (self.classic_claims, self.rules) if claims else ():
-            if await self._client.serves(extra.kind):
+            if await self._is_served(extra):
                 informers.append(extra)
         self._register_listeners()
         for informer in informers:
             tasks.create_task(informer.run())
         for informer in informers:
-            if await self._client.serves(informer.kind):
+            if await self._is_served(informer):
                 await informer.wait_for_sync()
         # Pods last: the first pod should be tried on a complete cluster.
         tasks.create_task(self.pods.run())
         await self.pods.wait_for_sync()
+
+    async def _is_served(self, informer: Informer[Any]) -> bool:
+        return await find_out_if_served(self._client, informer.kind, self._report_failure)
 
     def get_pod(self, pod: Pod) -> Pod | None:
         """Return a pod as it was seen last."""

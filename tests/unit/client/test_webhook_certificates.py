@@ -137,7 +137,10 @@ def test_a_certificate_is_renewed_in_time_by_the_same_authority_and_others_take_
     run(scenario, tmp_path)
 
 
-@pytest.mark.parametrize("data", [{}, {"tls.crt": ""}, {"tls.crt": "AAAA", "ca.crt": "AAAA"}, None])
+@pytest.mark.parametrize(
+    "data",
+    [{"tls.crt": "", "tls.key": ""}, {"tls.crt": ""}, {"tls.crt": "AAAA", "ca.crt": "AAAA"}, None],
+)
 def test_a_broken_secret_is_replaced_and_the_configuration_follows(
     data: dict[str, str] | None, tmp_path: Path
 ) -> None:
@@ -147,7 +150,7 @@ def test_a_broken_secret_is_replaced_and_the_configuration_follows(
         if data is None:
             await site.api.delete(SECRET)
         else:
-            await site.api.patch(SECRET, {"data": data or None})
+            await site.api.patch(SECRET, {"data": data})
         assert await site.write(replica) != before
         secret = await site.api.get(SECRET)
         assert await site.get_bundles() == [secret["data"]["ca.crt"]] * 2

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.validation import workloads
-from dray.api.validation.documents import config_data, events, leases, namespaces, nodes, quotas, rbac
+from dray.api.validation.documents import config_objects, events, leases, namespaces, nodes, quotas, rbac
 from dray.api.validation.pods.create import validate_new_pod
 from dray.api.validation.pods.resize import validate_ephemeral_containers, validate_resize
 from dray.api.validation.pods.status import validate_changed_status
@@ -63,9 +63,11 @@ DOCUMENT_RULES: Final[Mapping[tuple[str, str], DocumentRules]] = MappingProxyTyp
             workloads.validate_cron_job, {"": workloads.validate_changed_cron_job}
         ),
         ("", "ConfigMap"): DocumentRules(
-            config_data.validate_config_map, {"": config_data.validate_changed_config_map}
+            config_objects.validate_config_map, {"": config_objects.validate_changed_config_map}
         ),
-        ("", "Secret"): DocumentRules(config_data.validate_secret, {"": config_data.validate_changed_secret}),
+        ("", "Secret"): DocumentRules(
+            config_objects.validate_secret, {"": config_objects.validate_changed_secret}
+        ),
         ("", "Event"): DocumentRules(events.validate_event, {"": events.validate_changed_event}),
         ("events.k8s.io", "Event"): DocumentRules(
             events.validate_strict_event, {"": events.validate_changed_strict_event}

@@ -155,7 +155,7 @@ class GarbageCollector:
             self._other_seen = asyncio.get_running_loop().time()
         if before is not None:
             for owner in before.owner_references:
-                self._dependents.get(owner.get("uid", ""), set()).discard(key)
+                self._remove_dependent(owner.get("uid", ""), key)
             if after is None or after.uid != before.uid:
                 self._uids.pop(before.uid, None)
                 self._enqueue_dependents(before.uid)
@@ -168,6 +168,16 @@ class GarbageCollector:
             self._dependents.setdefault(owner.get("uid", ""), set()).add(key)
         if after.owner_references or after.deletion_timestamp:
             self._enqueue(key)
+
+    def _remove_dependent(self, uid: str, key: bytes) -> None:
+        """Remove a dependent from the index, and the row of its owner with the last one: the owner may have
+        been deleted before, and then nothing else removes it.
+        """
+        dependents = self._dependents.get(uid)
+        if dependents is not None:
+            dependents.discard(key)
+            if not dependents:
+                del self._dependents[uid]
 
     def _enqueue_dependents(self, uid: str) -> None:
         for dependent in self._dependents.pop(uid, ()):

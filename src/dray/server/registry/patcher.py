@@ -124,10 +124,8 @@ class ObjectPatcher:
             if call.subresource:
                 raise new_not_found(kind, call.name)
             object_metadata.check_absent_uid(kind, call.name, applied.metadata)
-            namespace = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace)
-            return self._writer.propose_create(
-                request, version, applied, (namespace, call.name), warnings, fields
-            )
+            place = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace), call.name
+            return self._writer.propose_create(request, version, applied, place, warnings, fields)
         object_metadata.check_preconditions(kind, old, given.metadata)
         return self._writer.propose_update(request, version, applied, old, warnings, fields)
 
