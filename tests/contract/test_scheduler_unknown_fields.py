@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
 from dray.client.patches import MergePatch
@@ -107,10 +105,9 @@ async def test_a_pod_with_an_unknown_way_to_a_claim_is_not_placed(tmp_path):
         assert await here.held() == {"a": []}
 
 
-@pytest.mark.parametrize("field", ["schedulingGroup", "workloadRef"])
-async def test_a_pod_of_a_group_is_left_to_a_scheduler_of_groups(tmp_path, field):
+async def test_a_pod_of_a_group_is_left_to_a_scheduler_of_groups(tmp_path):
     async with newer_place(tmp_path) as here:
         waiting = pod("a")
-        waiting["spec"][field] = {"podGroupName": "g"}
+        waiting["spec"]["schedulingGroup"] = {"podGroupName": "g"}
         await here.make(waiting)
-        await here.until_refused("a", f"`spec.{field}` is not supported by this dray yet")
+        await here.until_refused("a", "`spec.schedulingGroup` is not supported by this dray yet")

@@ -137,6 +137,15 @@ def _match_ids(*endings: str) -> Callable[[Difference], bool]:
     return lambda difference: _ends_with(difference, endings)
 
 
+def _names_empty_list(difference: Difference) -> bool:
+    absent = set(difference.upstream.causes) - set(difference.ours.causes)
+    return (
+        difference.case.base.kind == "ResourceSlice"
+        and len(absent) == 1
+        and all((kind, f"{field}.strings") in difference.ours.causes for kind, field in absent)
+    )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "own-warnings",
@@ -159,6 +168,12 @@ RULES: tuple[Rule, ...] = (
         "amounts that are negative or missing, counts beyond 32 bits, constraints with both attributes, and "
         "policies that do not fit are refused (decision 0006)",
         _is_stricter_device_rule,
+    ),
+    Rule(
+        "empty-list",
+        "an attribute with an empty list is refused once, for the list; the validation of Kubernetes agrees, "
+        "and kube-apiserver adds that a value is absent",
+        _names_empty_list,
     ),
     Rule(
         "admin-field",

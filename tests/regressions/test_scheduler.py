@@ -359,7 +359,7 @@ async def test_s08_an_attempt_that_breaks_leaves_no_promise(tmp_path):
         async with here.scheduling(client, max_in_flight=1) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(asks(exactly(), name="c", made=False), asks(exactly(), name="d", made=False))
-            await here.make(pod("p", by_name("c"), priority=10))
+            await here.make(pod("p", by_name("c")))
             await here.until(lambda: gone(broken))
             await here.delete("p")
             await here.make(pod("q", by_name("d")))

@@ -115,13 +115,15 @@ async def test_a_binding_of_another_form_is_refused(binding: Any, named: str) ->
     ],
 )
 async def test_an_eviction_is_as_strict_as_a_delete(wish: Any) -> None:
+    code = 422 if "propagationPolicy" in wish else 400
+    eviction = {"metadata": {"name": "p"}, "deleteOptions": wish}
     async with serving() as api:
         await on_node(api, "p")
         for said in (
             await api.ask("DELETE", path("pods", "p"), wish),
-            await api.ask("POST", path("pods", "p", sub="eviction"), {"deleteOptions": wish}),
+            await api.ask("POST", path("pods", "p", sub="eviction"), eviction),
         ):
-            assert said.code == 400
+            assert said.code == code
             assert next(iter(wish)) in said.message
         assert "deletionTimestamp" not in (await api.get(path("pods", "p")))["metadata"]
 
@@ -136,7 +138,8 @@ async def test_a_strange_budget_protects_no_pod(strange: Any) -> None:
     async with serving() as api:
         await api.plant({**budget, "spec": {"selector": {}}, **strange})
         await api.create(pod("p"))
-        assert (await api.ask("POST", path("pods", "p", sub="eviction"), {})).code == 201
+        eviction = {"metadata": {"name": "p"}}
+        assert (await api.ask("POST", path("pods", "p", sub="eviction"), eviction)).code == 201
 
 
 async def test_what_cannot_be_read_is_not_chosen_and_hides_nothing() -> None:

@@ -324,7 +324,7 @@ class _Stream(_Connection):
             return
         self._pump = asyncio.current_task()
         answer = await app.serve_in_process(to_server_request(self.request), user)
-        self._send_head(answer.code, merge_headers(answer))
+        self._later(self._open, (answer.code, merge_headers(answer)))
         if isinstance(answer.body, bytes):
             self._send(answer.body)
         else:
@@ -337,9 +337,6 @@ class _Stream(_Connection):
                         self._send(part)
         self.host.connections.pop(self.number, None)
         self._send(None)
-
-    def _send_head(self, code: int, headers: Any) -> None:
-        self._later(self._open, (code, headers))
 
     def _open(self, head: tuple[int, Any]) -> None:
         if not self.waiter.done():

@@ -19,7 +19,7 @@ from tests.faults.simulated.schedule import Schedule
 from tests.faults.simulated.shrinking import shrink
 
 SCHEDULES = {False: 200, True: 100_000}
-MAX_UNTIL_FOUND = 400
+MAX_UNTIL_FOUND = 2000
 
 
 def main() -> int:

@@ -114,7 +114,7 @@ PLANTED_FAULTS: Final[Mapping[str, PlantedFault]] = MappingProxyType(
     {
         "the ledger admits everything": PlantedFault(_admit_everything),
         "the ledger does not compare": PlantedFault(lambda: _drop_compares(LedgerAdmission)),
-        "the quota does not compare": PlantedFault(lambda: _drop_compares(ResourceQuotaAdmission), False),
+        "the quota does not compare": PlantedFault(lambda: _drop_compares(ResourceQuotaAdmission)),
         "writes overwrite what they have not read": PlantedFault(_overwrite_objects),
         "deleted claims lose their finalizer": PlantedFault(_remove_finalizers),
         "claims of ending pods are released": PlantedFault(_release_used_claims, False),

@@ -24,6 +24,7 @@ USER_STEPS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "create pod": 30,
         "create claim": 6,
+        "fill quota": 4,
         "delete pod": 12,
         "delete pod by force": 7,
         "recreate pod": 5,

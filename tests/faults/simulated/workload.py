@@ -39,6 +39,7 @@ class Workload:
         self._actions: dict[str, Callable[[ScheduledStep], Coroutine[Any, Any, None]]] = {
             "create pod": self._create_pod,
             "create claim": self._create_claim,
+            "fill quota": self._fill_quota,
             "delete pod": self._delete_pod,
             "delete pod by force": self._delete_pod_by_force,
             "recreate pod": self._recreate_pod,
@@ -93,6 +94,14 @@ class Workload:
     async def _create_claim(self, step: ScheduledStep) -> None:
         kind = _REQUESTED[step.number % len(_REQUESTED)]
         await self._client.create(objects.build_claim(f"shared-{step.number % _SHARED_CLAIMS}", kind))
+
+    async def _fill_quota(self, step: ScheduledStep) -> None:
+        """Create more claims at once than the quota allows."""
+        claims = (
+            objects.build_claim(f"quota-{step.number % 100}-{number}", "gpu", objects.LIMITED)
+            for number in range(objects.MAX_CLAIMS)
+        )
+        await asyncio.gather(*(self._attempt(self._create(claim)) for claim in claims))
 
     def _choose_pod(self, number: int) -> tuple[str, str]:
         return self._pods[number % len(self._pods)] if self._pods else ("default", "none")
@@ -203,7 +212,7 @@ class Workload:
     async def repair_cluster(self) -> None:
         """Publish everything again, and take away all taints; for the end of a schedule."""
         for name, driver in objects.CLASSES.items():
-            await self._attempt(self._create_if_missing(objects.build_class(name, driver)))
+            await self._attempt(self._create(objects.build_class(name, driver)))
         for rule in (await self._client.list(DeviceTaintRule)).items:
             await self._attempt(self._delete_rule(rule.metadata.name))
         for pool in (*self._cluster.machines, objects.FABRIC):
@@ -211,7 +220,7 @@ class Workload:
         for name in self._cluster.machines:
             await NodeFencer(self._client, name).unfence()
 
-    async def _create_if_missing(self, document: objects.Document) -> None:
+    async def _create(self, document: objects.Document) -> None:
         await self._client.create(document)
 
     async def _delete_rule(self, name: str) -> None:

@@ -75,8 +75,15 @@ def _find_stuck_pods(pods: list[Document], nodes: set[str]) -> Iterator[str]:
             yield f"pod {name} is on node {node}, which is gone"
         elif node and status.get("phase") == "Pending":
             yield f"pod {name} was placed and does not start"
-        elif not node and not (waiting.get("status") == "False" and waiting.get("reason")):
+        elif not (node or _lacks_claim(pod) or (waiting.get("status") == "False" and waiting.get("reason"))):
             yield f"pod {name} waits without a reason"
+
+
+def _lacks_claim(pod: Document) -> bool:
+    """Whether a claim of the pod was not created: a quota refuses it. kube-scheduler says nothing then."""
+    made = {entry["name"] for entry in pod.get("status", {}).get("resourceClaimStatuses") or ()}
+    entries = pod["spec"].get("resourceClaims") or ()
+    return any("resourceClaimTemplateName" in each and each["name"] not in made for each in entries)
 
 
 def _name(item: Document) -> str:

@@ -28,7 +28,7 @@ _CAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "an object changed meanwhile",
-        re.compile(r"the object has been modified|deallocated elsewhere in the meantime"),
+        re.compile(r"the object has been modified|elsewhere in the meantime|failed: ResourceVersion"),
     ),
     ("a cache is older than a write", re.compile(r"is not as new as written|cache is out of date")),
     ("the namespace is being deleted", re.compile(r"because it is being terminated|remain in namespace")),

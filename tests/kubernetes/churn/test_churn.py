@@ -40,6 +40,9 @@ def test_a_settled_cluster_has_nothing_stuck() -> None:
     waiting = build_pod("w", node="", phase="Pending")
     waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     assert check(pods=[build_pod(), waiting], resourceclaims=[build_claim("p")]) == []
+    refused = build_pod("r", node="", phase="Pending")
+    refused["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    assert check(pods=[refused]) == []
     ended = build_pod("q", phase="Succeeded")
     assert check(pods=[build_pod(), ended], resourceclaims=[build_claim("p", "q")]) == []
 

@@ -38,6 +38,8 @@ texts = st.sampled_from(
     ["a", "", "null", "0", "true", "é€🚀", "\x00\x7f", '"\\/', " ", "a.b/c", "\ufeff", "y" * 300]
 )
 integers = st.integers(-2, 9) | st.sampled_from([2**63 - 1, -(2**63), 2**31])
+MAX_INT32 = 2**31 - 1
+short_integers = st.integers(-2, 9) | st.sampled_from([MAX_INT32, -MAX_INT32 - 1])
 timestamps = st.sampled_from(
     [
         "2026-01-31T12:00:00Z",
@@ -192,6 +194,8 @@ def of_type(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return odd_values
         case inspect.StrType(pattern=pattern):
             return timestamps if pattern else texts
+        case inspect.IntType(le=most) if most == MAX_INT32:
+            return short_integers
         case inspect.IntType():
             return integers
         case inspect.BoolType():

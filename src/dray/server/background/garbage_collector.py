@@ -76,7 +76,8 @@ class GarbageCollector:
         self._queued: set[bytes] = set()
         self._processing: dict[bytes, int | None] = {}
         """Keys in process, with the attempt to requeue them as when they changed meanwhile."""
-        self._deferred: set[bytes] = set()
+        self._deferred: dict[bytes, float] = {}
+        """Keys that are left to the other collector, with the time of their last change."""
         self._other_seen = -_RENEWAL_SECONDS
         for kind in _KINDS:
             cache.add_listener(kind, self._on_change)
@@ -113,13 +114,17 @@ class GarbageCollector:
     def _defer(self, key: bytes, tasks: asyncio.TaskGroup) -> None:
         """Leave an object to the other collector, and look later what is left of it."""
 
+        get_time = asyncio.get_running_loop().time
+
         async def enqueue_later() -> None:
-            await asyncio.sleep(DEFERRED_SECONDS)
-            self._deferred.discard(key)
+            while (rest := self._deferred[key] + DEFERRED_SECONDS - get_time()) > 0:
+                await asyncio.sleep(rest)
+            del self._deferred[key]
             self._enqueue(key, 1)
 
-        if key not in self._deferred:
-            self._deferred.add(key)
+        known = key in self._deferred
+        self._deferred[key] = get_time()
+        if not known:
             tasks.create_task(enqueue_later())
 
     def _retry_or_report(self, key: bytes, attempt: int, error: Exception, tasks: asyncio.TaskGroup) -> None:

@@ -100,7 +100,7 @@ def validate_attribute(item: DeviceAttribute, path: FieldPath) -> FieldErrors:
     given = _list_given_members(item)
     for field, value in given:
         yield from _MEMBERS[field][1](value, path.child(field))
-    if sum(value != () for _, value in given) != 1:
+    if len(given) != 1:
         yield invalid(path, item if given else "", _ONE_VALUE)
 
 
