@@ -18,7 +18,7 @@ from dray.api.validation.pods.document_fields import (
     get_texts,
     read_quantities,
 )
-from dray.api.validation.pods.spec.resources import validate_amount
+from dray.api.validation.pods.spec.resources import COUNTED_RESOURCES, validate_amount
 from dray.values.names import check_qualified_name
 
 _SPEC, _STATUS = ROOT.child("spec"), ROOT.child("status")
@@ -26,23 +26,10 @@ _COMPUTE: Final = frozenset(
     {"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
 )
 _VOLUMES: Final = frozenset({"persistentvolumeclaims", "requests.storage"})
-_COUNTED: Final = frozenset(
-    {
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    }
-)
 _STORAGE: Final = frozenset(
     {"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "requests.storage"}
 )
-_STANDARD: Final = _COMPUTE | _COUNTED | _STORAGE
+_STANDARD: Final = _COMPUTE | COUNTED_RESOURCES | _STORAGE
 _PAGES: Final = ("hugepages-", "requests.hugepages-")
 
 _OF_PODS: Final = _COMPUTE | {"pods"}

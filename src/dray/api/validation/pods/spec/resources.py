@@ -23,7 +23,7 @@ from dray.values.names import check_qualified_name
 from dray.values.quantity import NANOS_PER_UNIT, Quantity, QuantityError
 
 _CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
-_COUNTED_RESOURCES: Final = frozenset(
+COUNTED_RESOURCES: Final = frozenset(
     {
         "pods",
         "resourcequotas",
@@ -36,11 +36,12 @@ _COUNTED_RESOURCES: Final = frozenset(
         "services.loadbalancers",
     }
 )
+"""Resources of quotas that count objects."""
 _STANDARD_RESOURCES: Final = frozenset(
     {
         *_CONTAINER_RESOURCES,
         *(f"{prefix}.{name}" for prefix in ("requests", "limits") for name in _CONTAINER_RESOURCES),
-        *_COUNTED_RESOURCES,
+        *COUNTED_RESOURCES,
         "storage",
         "requests.storage",
     }
@@ -140,7 +141,7 @@ def validate_amount(name: str, amount: Quantity, path: FieldPath) -> FieldErrors
         yield invalid(path, str(amount), "must be greater than or equal to 0")
     if name in _CONTAINER_RESOURCES:
         return
-    if (name in _COUNTED_RESOURCES or _is_extended(name)) and amount.nanos % NANOS_PER_UNIT:
+    if (name in COUNTED_RESOURCES or _is_extended(name)) and amount.nanos % NANOS_PER_UNIT:
         yield invalid(path, str(amount), "must be an integer")
 
 
