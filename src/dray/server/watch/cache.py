@@ -98,6 +98,8 @@ class WatchCache:
             page = await self._store.range(
                 ROOT_PREFIX, start_after=page.entries[-1].key, limit=PAGE_SIZE, revision=revision
             )
+        # Clients resume after the last version they got, so versions must grow within the batch, too.
+        events.sort(key=lambda event: event.entry.mod_revision if event.entry is not None else revision)
         events += (StoreEvent(key, revision, None, self._get_entry(key)) for key in sorted(missing))
         self._apply_batch(EventBatch(revision, tuple(events)), remember=False)
         self._recent.clear(revision)
