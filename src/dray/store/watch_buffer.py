@@ -34,7 +34,7 @@ class WatchBuffer:
         if self._error is not None:
             return
         self._events += len(batch.events)
-        self._bytes += _count_bytes(batch)
+        self._bytes += count_bytes(batch)
         # One batch always fits: a revision cannot be delivered in parts.
         if bounded and self._pending and (self._events > self._max_events or self._bytes > self._max_bytes):
             self._pending.clear()
@@ -69,7 +69,7 @@ class WatchBuffer:
                 return None
         batch = self._pending.popleft()
         self._events -= len(batch.events)
-        self._bytes -= _count_bytes(batch)
+        self._bytes -= count_bytes(batch)
         self.delivered_revision = batch.revision
         return batch
 
@@ -81,7 +81,7 @@ class WatchBuffer:
         while self._pending and len(events) < MAX_COALESCED_EVENTS:
             batch = self._pending.popleft()
             self._events -= len(batch.events)
-            self._bytes -= _count_bytes(batch)
+            self._bytes -= count_bytes(batch)
             events += batch.events
         self.delivered_revision = batch.revision
         return EventBatch(batch.revision, tuple(events))
@@ -128,7 +128,8 @@ class WatchBuffer:
             waiter.set_result(arrived)
 
 
-def _count_bytes(batch: EventBatch) -> int:
+def count_bytes(batch: EventBatch) -> int:
+    """The size of the values in a batch, new and previous ones."""
     weight = 0
     for event in batch.events:
         if event.entry is not None:

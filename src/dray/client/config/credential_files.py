@@ -122,14 +122,18 @@ class RenewedCredential:
         except (OSError, CorruptFileError):
             content = b""
         renewed, given = ClientCredential("", content, content), self.given.read()
-        return renewed if _is_renewal_of(given.certificate, content) and has_matching_key(renewed) else given
+        return (
+            renewed
+            if _is_later_certificate(content, given.certificate) and has_matching_key(renewed)
+            else given
+        )
 
     def write(self, old: ClientCredential, new: ClientCredential) -> None:
         """Replace certificate and key."""
         _replace_file(self.file, new.key.rstrip() + b"\n" + new.certificate)
 
 
-def _is_renewal_of(given: bytes, renewed: bytes) -> bool:
+def _is_later_certificate(renewed: bytes, given: bytes) -> bool:
     """Whether a certificate is a later one of the same authority for the same user."""
     if not given or not renewed:
         return False

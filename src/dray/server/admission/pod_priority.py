@@ -40,8 +40,8 @@ def resolve_pod_priority(pending: PendingObject, cache: WatchCache) -> PendingOb
     if found is None:
         raise new_forbidden(_POD, _get_name(pending), f"no PriorityClass with name {name} was found")
     value, policy = _get_value(found), str(found.get("preemptionPolicy") or _DEFAULT_POLICY)
-    _check_given(pending, "the integer value of priority", spec.get("priority"), value)
-    _check_given(pending, "the string value of PreemptionPolicy", spec.get("preemptionPolicy"), policy)
+    _refuse_other_value(pending, "the integer value of priority", spec.get("priority"), value)
+    _refuse_other_value(pending, "the string value of PreemptionPolicy", spec.get("preemptionPolicy"), policy)
     resolved = {"priority": value, "preemptionPolicy": policy}
     if found is not _NO_CLASS and not name:
         resolved["priorityClassName"] = found["metadata"]["name"]
@@ -50,7 +50,7 @@ def resolve_pod_priority(pending: PendingObject, cache: WatchCache) -> PendingOb
     return pending.replace_field("spec", {**spec, **resolved})
 
 
-def _check_given(pending: PendingObject, what: str, given: Any, computed: int | str) -> None:
+def _refuse_other_value(pending: PendingObject, what: str, given: Any, computed: int | str) -> None:
     if given is not None and given != computed:
         why = (
             f"{what} ({given}) must not be provided in pod spec; "

@@ -104,10 +104,10 @@ class Router:
             is_found = version == "v1" and (group, plural) in REVIEW_KINDS
         if bindings and (name or not namespace):
             is_found = False
-        is_creation_of_named = verb == "create" and bool(name) != bool(subresource)
-        is_allowed = bool(verb) and not is_creation_of_named and (not bindings or verb == "create")
-        if verb == "create" and kind is not None and kind.namespaced and not namespace:
-            is_allowed = False
+        is_allowed = verb == "create" if bindings else bool(verb)
+        if verb == "create":
+            is_placed = kind is None or not kind.namespaced or bool(namespace)
+            is_allowed = is_placed and bool(name) == bool(subresource)
         if verb == "list" and query.get("watch") in ("true", "1", "True"):
             verb = "watch"
         code = 404 if not is_found else 405 if not is_allowed else 0

@@ -37,7 +37,8 @@ from dray.store.errors import (
     StoreClosedError,
     StoreError,
 )
-from dray.store.watch_broadcaster import RequiredField, WatchBroadcaster
+from dray.store.watch_broadcaster import RequiredField, WatchBroadcaster, filter_batch
+from dray.store.watch_buffer import count_bytes
 
 ChangeListener = Callable[[StoredObject | None, StoredObject | None], None]
 """Called with the old and the new state of an object."""
@@ -236,13 +237,13 @@ class WatchCache:
     async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
         if after >= self._recent.start_revision:
             return [
-                *(_filter_batch(batch, prefix) for batch in self._recent.list_after(after)),
+                *(filter_batch(batch, prefix) for batch in self._recent.list_after(after)),
                 EventBatch(up_to),
             ]
         batches: list[EventBatch] = []
         async with aclosing(self._store.watch(ROOT_PREFIX, after, bookmarks=1.0)) as older:
             async for batch in older:
-                batches.append(_filter_batch(batch, prefix))
+                batches.append(filter_batch(batch, prefix))
                 if batch.revision >= up_to or len(batches) >= PAGE_SIZE:
                     return batches
         raise CompactedError(after)
@@ -345,22 +346,13 @@ class _RecentBatches:
     def add(self, batch: EventBatch) -> None:
         self._batches.append(batch)
         self._events += len(batch.events)
-        self._bytes += _count_bytes(batch)
+        self._bytes += count_bytes(batch)
         while self._events > MAX_HISTORY_EVENTS or self._bytes > MAX_HISTORY_BYTES:
             oldest = self._batches.popleft()
             self._events -= len(oldest.events)
-            self._bytes -= _count_bytes(oldest)
+            self._bytes -= count_bytes(oldest)
             self.start_revision = oldest.revision
 
     def list_after(self, revision: int) -> list[EventBatch]:
         first = bisect.bisect_right(self._batches, revision, key=lambda batch: batch.revision)
         return [self._batches[position] for position in range(first, len(self._batches))]
-
-
-def _filter_batch(batch: EventBatch, prefix: bytes) -> EventBatch:
-    events = tuple(event for event in batch.events if event.key.startswith(prefix))
-    return EventBatch(batch.revision, events)
-
-
-def _count_bytes(batch: EventBatch) -> int:
-    return sum(len(entry.value) for event in batch.events for entry in (event.entry, event.previous) if entry)
