@@ -50,7 +50,7 @@ class WorkQueue(Generic[K]):
         self._timers: list[tuple[float, int, K]] = []
         self._sequence = count()
         self._failures: dict[K, int] = {}
-        self._work_available = asyncio.Event()
+        self._idle_workers: deque[asyncio.Future[None]] = deque()
         self._timer_changed = asyncio.Event()
         self.name, self._metrics = name, metrics
         self._adds = metrics.get_series(controller_metrics.ADDS, (name,))
@@ -77,9 +77,20 @@ class WorkQueue(Generic[K]):
         if key in self._processing:
             self._dirty.add(key)
             return
+        self._append(key)
+
+    def _append(self, key: K) -> None:
         self._added_at[key] = self._now()
         self._waiting.append(key)
-        self._work_available.set()
+        self._wake_worker()
+
+    def _wake_worker(self) -> None:
+        """Wake the worker that has been idle longest: one key needs no more than one of them."""
+        while self._idle_workers:
+            idle = self._idle_workers.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add a key after some seconds; sooner, if it is added or due sooner."""
@@ -132,12 +143,22 @@ class WorkQueue(Generic[K]):
 
     async def _take(self) -> K:
         while not self._waiting:
-            self._work_available.clear()
-            await self._work_available.wait()
+            await self._wait_for_work()
         key, now = self._waiting.popleft(), self._now()
         self._metrics.observe(controller_metrics.QUEUE_SECONDS, now - self._added_at.pop(key), self.name)
         self._processing[key] = now
         return key
+
+    async def _wait_for_work(self) -> None:
+        idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle_workers.append(idle)
+        try:
+            await idle
+        except asyncio.CancelledError:
+            # A worker that is cancelled after it was woken leaves its key to another one.
+            if idle.done() and not idle.cancelled() and self._waiting:
+                self._wake_worker()
+            raise
 
     def _mark_done(self, key: K) -> None:
         self._metrics.observe(
@@ -146,9 +167,7 @@ class WorkQueue(Generic[K]):
         if key in self._dirty:
             self._dirty.discard(key)
             self._due.pop(key, None)
-            self._added_at[key] = self._now()
-            self._waiting.append(key)
-            self._work_available.set()
+            self._append(key)
 
     async def _run_timers(self) -> None:
         """Add keys when they are due."""

@@ -224,3 +224,46 @@ def test_broken_work_ends_the_queue():
             await bench.queue.run(work, lambda key, failed: None, 1)
 
     asyncio.run(check())
+
+
+class _CountingQueue(WorkQueue[str]):
+    """Counts how often an idle worker is woken."""
+
+    woken = 0
+
+    async def _wait_for_work(self) -> None:
+        await super()._wait_for_work()
+        self.woken += 1
+
+
+def test_a_key_wakes_one_of_the_idle_workers():
+    async def check() -> None:
+        bench = Bench()
+        queue = _CountingQueue("resource_claim", TimeSource(bench.clock, asyncio.sleep), bench.metrics)
+        bench.queue = queue
+
+        async def add_one_after_the_other() -> None:
+            await settled()
+            for number in range(5):
+                queue.add(f"key-{number}")
+                await settled()
+
+        await bench.run(bench.note, add_one_after_the_other)
+        assert bench.done == [f"key-{number}" for number in range(5)]
+        assert queue.woken == 5
+
+    asyncio.run(check())
+
+
+def test_a_worker_that_is_cancelled_after_it_was_woken_leaves_the_key_to_another():
+    async def check() -> None:
+        queue = Bench().queue
+        workers = [asyncio.create_task(queue._take()) for _ in range(2)]
+        await settled()
+        queue.add("a")
+        workers[0].cancel()
+        await settled()
+        assert workers[0].cancelled()
+        assert await workers[1] == "a"
+
+    asyncio.run(check())
