@@ -170,6 +170,13 @@ def test_without_files_and_without_a_server_it_says_what_it_needs(tmp_path: Path
     assert "name files or folders with `-f`, or a running cluster with `--kubeconfig`" in done.stderr
 
 
+def test_without_a_terminal_no_line_is_printed_for_each_pod(ml: Kubectl, kubeconfig: Path) -> None:
+    assert "nodeName" in ml.get("pod", "train-0")["spec"]
+    log = (kubeconfig.parent.parent / "up.log").read_text()
+    assert log.startswith("serving https://")
+    assert "ml/train-0" not in log
+
+
 def test_devices_come_back_and_the_next_in_line_gets_them(ml: Kubectl) -> None:
     ml("delete", "pod", "train-0", "train-1")  # returns when they are gone
     until(lambda: "nodeName" in ml.get("pod", "finetune")["spec"])
@@ -180,7 +187,7 @@ def test_devices_come_back_and_the_next_in_line_gets_them(ml: Kubectl) -> None:
 
 
 def test_a_cluster_starts_again_where_it_was(tmp_path: Path, home: Path, kubectl_program: str) -> None:
-    with upped(tmp_path, "--nodes", "1") as kubeconfig:
+    with upped(tmp_path, "--nodes", "1", "--activity") as kubeconfig:
         kubectl = Kubectl(kubectl_program, clean_environment(home, kubeconfig), "default")
         command = ["sh", "-c", "echo it runs; exec sleep infinity"]
         pod = {"containers": [{"name": "c", "image": "i", "command": command}]}
@@ -192,7 +199,7 @@ def test_a_cluster_starts_again_where_it_was(tmp_path: Path, home: Path, kubectl
         )
         until(lambda: _runs(kubectl, 0), lambda: kubectl("get", "pod", "p").out)
         before = kubectl.get("pods,nodes,resourceslices,deviceclasses")
-    with upped(tmp_path, "--nodes", "1"):
+    with upped(tmp_path, "--nodes", "1", "--activity"):
         assert _objects(kubectl.get("pods,nodes,resourceslices,deviceclasses")) == _objects(before)
         until(lambda: _runs(kubectl, 1), lambda: kubectl("get", "pod", "p").out)
         assert kubectl("logs", "p").out == "it runs\n"

@@ -156,7 +156,7 @@ async def _prepare_objects(client: Client, options: LocalClusterOptions, stop: a
 async def run_until_interrupted(
     options: LocalClusterOptions,
     on_started: Callable[[LocalCluster], None],
-    write_line: Callable[[str], None],
+    write_line: Callable[[str], None] | None = None,
 ) -> None:
     """Run a cluster until interrupted; `write_line` receives what happens to pods."""
     stop = install_stop_signals()
@@ -164,14 +164,24 @@ async def run_until_interrupted(
         if await _wait_for_start(cluster, stop):
             freeze_garbage_collector()
             on_started(cluster)
-        client = build_local_client(cluster.server.app, SETUP_USER, MASTERS)
-        activity = SupervisedService(
-            "activity log", lambda: ActivityLog(client, write_line), options.server.log
-        )
-        async with asyncio.TaskGroup() as tasks:
-            activity_task = tasks.create_task(activity.run())
+        if write_line is None:
             await stop.wait()
-            activity_task.cancel()
+        else:
+            await _log_activity(cluster, write_line, stop)
+
+
+async def _log_activity(
+    cluster: LocalCluster, write_line: Callable[[str], None], stop: asyncio.Event
+) -> None:
+    """Write what happens to pods until `stop` is set."""
+    client = build_local_client(cluster.server.app, SETUP_USER, MASTERS)
+    activity = SupervisedService(
+        "activity log", lambda: ActivityLog(client, write_line), cluster.options.server.log
+    )
+    async with asyncio.TaskGroup() as tasks:
+        activity_task = tasks.create_task(activity.run())
+        await stop.wait()
+        activity_task.cancel()
 
 
 async def _wait_for_start(cluster: LocalCluster, stop: asyncio.Event) -> bool:

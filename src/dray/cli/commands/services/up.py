@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,11 @@ _GATES = tuple(
     type=click.Path(path_type=Path, dir_okay=False),
     help="The profile of the scheduler: its plugins and their weights.",
 )
+@click.option(
+    "--activity/--no-activity",
+    default=None,
+    help="Print a line when a pod changes; by default only to a terminal.",
+)
 @search_timeout_option
 @serving_options
 @quiet_log_options
@@ -85,18 +91,22 @@ def command(**chosen: Any) -> int:
     """Run store, API server, scheduler, controllers and nodes in one process.
 
     Pods get nodes, claims get devices, drivers prepare them, and containers run: as processes of this
-    computer, whatever their image is, so they need a command. Changes of pods are printed line by line.
-    Everything is stored in the data directory, and continues after the next start. Ctrl-C stops it.
+    computer, whatever their image is, so they need a command. In a terminal, changes of pods are printed line
+    by line. Everything is stored in the data directory, and continues after the next start. Ctrl-C stops it.
     """
     from dray.cluster.local.cluster import run_until_interrupted
 
-    run_service(
-        run_until_interrupted(
-            _build_options(chosen), _print_started, lambda line: click.echo(sanitize_line(line), err=True)
-        )
-    )
+    activity = chosen.pop("activity")
+    # Nobody reads along elsewhere, and the log follows every pod and claim.
+    prints = sys.stderr.isatty() if activity is None else activity
+    write_line = _print_activity if prints else None
+    run_service(run_until_interrupted(_build_options(chosen), _print_started, write_line))
     click.echo("stopped", err=True)
     return 0
+
+
+def _print_activity(line: str) -> None:
+    click.echo(sanitize_line(line), err=True)
 
 
 _NODE_OPTIONS = ("nodes", "simulated", "runtime", "rootfs", "container_user")
