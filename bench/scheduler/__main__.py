@@ -90,7 +90,10 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _parse_pids(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected for example `17,18`, got `{text}`") from None
 
 
 def _picked(parts: list[str]) -> list[Workload]:
