@@ -1,11 +1,38 @@
-"""Resource usage of a measured process, and how it is stopped."""
+"""Resource usage of measured processes, and how ours are stopped."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+
+
+def read_megabytes(pid: int, field: str = "VmRSS") -> float:
+    """Read the memory of a process."""
+    text = Path(f"/proc/{pid}/status").read_text("ascii")
+    line = next(line for line in text.splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def read_processor_seconds(pid: int) -> float:
+    """Read the time that all threads of a process have used of the processors."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class ProcessGroup:
+    """Processes that others started, measured together."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self.pids = tuple(pids)
+
+    def megabytes(self) -> float:
+        return sum(map(read_megabytes, self.pids))
+
+    def processor_seconds(self) -> float:
+        return sum(map(read_processor_seconds, self.pids))
 
 
 class Measured:
@@ -14,13 +41,10 @@ class Measured:
     process: subprocess.Popen[bytes]
 
     def megabytes(self, field: str = "VmRSS") -> float:
-        text = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
-        line = next(line for line in text.splitlines() if line.startswith(field))
-        return int(line.split()[1]) / 1024
+        return read_megabytes(self.process.pid, field)
 
     def processor_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return read_processor_seconds(self.process.pid)
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)

@@ -1,47 +1,66 @@
-"""`python -m bench.scheduler [--seconds N] [--json FILE] [WORKLOAD ...]`: pods per second of a whole cluster.
+"""Pods per second of a whole cluster, and of another one under the same load.
 
-A workload is named by a part of its name, for example `half_500nodes`, or `large` for 5,000 nodes.
+`python -m bench.scheduler [--seconds N] [--json FILE] [--peer KUBECONFIG] [WORKLOAD ...]`. A workload is
+named by a part of its name, for example `half_500nodes`, or `large` for 5,000 nodes.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import signal
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
-from bench.lean import Address
-from bench.scheduler.cluster import Cluster, running
+from bench.scheduler.cluster import running
 from bench.scheduler.figures import Figures
-from bench.scheduler.load import Refused, loading, tell
+from bench.scheduler.load import tell
+from bench.scheduler.measuring import measure
+from bench.scheduler.peer import Peer, PeerError, clean_up, open_peer, refuse_leftovers
+from bench.scheduler.table import Row, build_row, render_footer, render_head, render_row
 from bench.scheduler.workloads import LARGE, NOT_BUILT, REFERENCE, WORKLOADS, Workload
 from dray.simulation.benchmarks.allocator_timing import Calibration
 
 ROUNDS = 7
+INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
     chosen = _parsed(arguments)
+    try:
+        return _run(chosen)
+    except PeerError as broken:
+        print(f"bench.scheduler: {broken}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("bench.scheduler: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    workloads = _picked(chosen.workloads)
+    peer = uvloop.run(open_peer(chosen.peer, chosen.peer_pids)) if chosen.peer else None
     calibration = Calibration()
     for _ in range(ROUNDS):
         calibration.run()
     slower = calibration.seconds / REFERENCE
     print(f"calibration {calibration.seconds:.3f} s, reference {REFERENCE:.3f} s")
-    rows = []
-    _print_head()
-    for workload in _picked(chosen.workloads):
-        figures = _measured(workload, chosen)
-        rows.append(_row(workload, figures, slower))
-        _print_row(rows[-1])
+    print(render_head())
+    rows: list[Row] = []
+    for workload in workloads:
+        figures = _measure_dray(workload, chosen)
+        beside = None if peer is None else _measure_peer(workload, peer, chosen.seconds)
+        rows.append(build_row(workload, figures, slower, beside))
+        print(render_row(rows[-1]), flush=True)
     for name, why in NOT_BUILT if not chosen.workloads else ():
         print(f"{name:58} not built: {why}")
+    print(render_footer(calibration.seconds, "" if peer is None else peer.server))
     if chosen.json:
-        chosen.json.write_text(json.dumps({"calibration": slower, "rows": rows}, indent=2) + "\n", "utf-8")
+        _write_json(chosen.json, calibration.seconds, peer, rows)
     return 0
 
 
@@ -51,7 +70,30 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10.0, help="time of a steady run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     parser.add_argument("--wrap", default="", help="a command that runs the cluster, such as a profiler")
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--peer",
+        type=Path,
+        metavar="KUBECONFIG",
+        help="another cluster that gets the same load in the same run",
+    )
+    parser.add_argument(
+        "--peer-pids",
+        type=_parse_pids,
+        default=(),
+        metavar="PID,PID",
+        help="processes of the peer whose processor time and memory are measured",
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.peer_pids and not chosen.peer:
+        parser.error("--peer-pids needs --peer")
+    return chosen
+
+
+def _parse_pids(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected for example `17,18`, got `{text}`") from None
 
 
 def _picked(parts: list[str]) -> list[Workload]:
@@ -63,70 +105,40 @@ def _picked(parts: list[str]) -> list[Workload]:
     return found
 
 
-def _measured(workload: Workload, chosen: argparse.Namespace) -> Figures:
+def _measure_dray(workload: Workload, chosen: argparse.Namespace) -> Figures:
     with (
         tempfile.TemporaryDirectory(prefix="dray-bench-") as name,
         running(Path(name), tuple(chosen.wrap.split())) as cluster,
     ):
-        return uvloop.run(_run(workload, cluster, chosen.seconds))
+        return uvloop.run(measure(workload, cluster.address, chosen.seconds, cluster, counted=True))
 
 
-async def _run(workload: Workload, cluster: Cluster, seconds: float) -> Figures:
-    tell(f"{workload.name}: preparing")
-    async with loading(workload, Address.of_kubeconfig(cluster.kubeconfig)) as load:
-        try:
-            await load.prepare()
-        except Refused as refused:
-            return Figures(0, 0.0, (), (), trouble=str(refused))
-        tell(f"{workload.name}: measuring")
-        before = cluster.processor_seconds()
-        found = await load.steady(seconds) if workload.is_steady else await load.burst()
-        used = cluster.processor_seconds() - before
-        return Figures(
-            found.pods,
-            found.seconds,
-            found.samples,
-            found.waits,
-            cluster.megabytes(),
-            used,
-            found.trouble,
-        )
+def _measure_peer(workload: Workload, peer: Peer, seconds: float) -> Figures:
+    """Measure the peer and delete what the load made there, whatever ends the load."""
+    uvloop.run(refuse_leftovers(peer))
+    tell("the peer:")
+    try:
+        return uvloop.run(_measure_until_terminated(workload, peer, seconds))
+    finally:
+        tell(f"{workload.name}: deleting its objects on the peer")
+        uvloop.run(clean_up(peer))
 
 
-def _row(workload: Workload, figures: Figures, slower: float) -> dict[str, Any]:
-    reference = None if workload.kubernetes is None else workload.kubernetes / slower
-    return {
-        "workload": workload.name,
-        "average": figures.average,
-        "p50": figures.sample(0.5),
-        "samples": len(figures.samples),
-        "kubernetes": reference,
-        "ratio": None if not reference else figures.average / reference,
-        "wait_p50": figures.wait(0.5),
-        "wait_p99": figures.wait(0.99),
-        "processor_ms": figures.milliseconds_each,
-        "megabytes": figures.megabytes,
-        "trouble": figures.trouble,
-        "figures": asdict(figures) | {"waits": len(figures.waits)},
+async def _measure_until_terminated(workload: Workload, peer: Peer, seconds: float) -> Figures:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await measure(workload, peer.address, seconds, peer.processes)
+
+
+def _write_json(file: Path, calibration: float, peer: Peer | None, rows: list[Row]) -> None:
+    content = {
+        "calibration": calibration / REFERENCE,
+        "calibration_seconds": {"here": calibration, "reference": REFERENCE},
+        "peer": None if peer is None else peer.server,
+        "rows": rows,
     }
-
-
-def _print_head() -> None:
-    print(
-        f"{'workload':58}{'pods/s':>8}{'p50':>8}{'kube':>7}{'ratio':>7}"
-        f"{'wait p50':>10}{'p99 ms':>8}{'cpu ms':>8}{'MB':>6}"
-    )
-
-
-def _print_row(row: dict[str, Any]) -> None:
-    kubernetes = "" if row["kubernetes"] is None else f"{row['kubernetes']:.1f}"
-    ratio = "" if row["ratio"] is None else f"{row['ratio']:.1f}"
-    print(
-        f"{row['workload']:58}{row['average']:>8.1f}{row['p50']:>8.1f}{kubernetes:>7}{ratio:>7}"
-        f"{row['wait_p50'] * 1000:>10.0f}{row['wait_p99'] * 1000:>8.0f}{row['processor_ms']:>8.2f}"
-        f"{row['megabytes']:>6.0f}  {row['trouble']}",
-        flush=True,
-    )
+    file.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from bench.lean import Address
 from bench.processes import Measured
 
 GATES: Final = (
@@ -38,6 +39,7 @@ class Cluster(Measured):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"the cluster did not start:\n{self.log.read_text('utf-8')}")
             time.sleep(0.01)
+        self.address = Address.of_kubeconfig(self.kubeconfig)
 
 
 @contextmanager

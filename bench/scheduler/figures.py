@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.scheduler.counts import Counts
+
 FEW = 3
 """With fewer samples than this the average over everything is told instead."""
 
@@ -18,8 +20,10 @@ class Figures:
     seconds: float
     samples: tuple[float, ...]
     waits: tuple[float, ...]
-    megabytes: float = 0.0
-    processor_seconds: float = 0.0
+    megabytes: float | None = None
+    processor_seconds: float | None = None
+    """Of the cluster's processes; None where they are not measured."""
+    counts: Counts | None = None
     trouble: str = ""
 
     @property
@@ -39,8 +43,10 @@ class Figures:
         return percentile(self.waits, share)
 
     @property
-    def milliseconds_each(self) -> float:
+    def milliseconds_each(self) -> float | None:
         """What a pod costs the cluster's processor."""
+        if self.processor_seconds is None:
+            return None
         return self.processor_seconds / self.pods * 1000 if self.pods else 0.0
 
 

@@ -12,14 +12,14 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from bench.lean import Address, Wire, connect, packed
+from bench.lean import Address, ChunkDecoder, Wire, connect, packed
 from bench.scheduler import objects
 from bench.scheduler.figures import Figures, samples
 from bench.scheduler.objects import BEFORE, NAMESPACE, Document
@@ -29,7 +29,11 @@ CREATORS: Final = 30
 LONGEST_BURST: Final = 180.0
 LONGEST_PREPARATION: Final = 300.0
 PREPARATION_STALL: Final = 30.0
+LONGEST_ACCOUNT_WAIT: Final = 30.0
+FORBIDDEN, CONFLICT = 403, 409
 SEED: Final = 5
+
+Item = TypeVar("Item")
 
 _ENCODER = msgspec.json.Encoder()
 _GONE: Final = _ENCODER.encode({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
@@ -60,11 +64,25 @@ _EVENT = msgspec.json.Decoder(_Event)
 class Refused(Exception):  # noqa: N818 - what is the case
     """The server refused a request of the load."""
 
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def _read_message(answer: bytes) -> str:
+    """Return the message of a Status, or the beginning of another text, on one line."""
+    try:
+        text = str(msgspec.json.decode(answer)["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        text = answer.decode("utf-8", "replace")
+    return " ".join(text.split())[:300]
+
 
 class Sender:
     """Sends requests over many connections, as many at a time as there are connections."""
 
-    def __init__(self, wires: list[Wire]) -> None:
+    def __init__(self, wires: list[Wire], headers: str = "") -> None:
+        self._headers = headers
         self._free: asyncio.Queue[Wire] = asyncio.Queue()
         for wire in wires:
             self._free.put_nowait(wire)
@@ -73,21 +91,28 @@ class Sender:
         body = document if isinstance(document, bytes) else _ENCODER.encode(document)
         wire = await self._free.get()
         try:
-            code, answer = await wire.call(packed(method, path, body))
+            code, answer = await wire.call(packed(method, path, body, self._headers))
         finally:
             self._free.put_nowait(wire)
         if code >= 400 and not (method == "DELETE" and code == 404):
-            raise Refused(f"{method} {path}: {code} {answer[:300].decode('utf-8', 'replace')}")
+            raise Refused(f"{method} {path}: {code} {_read_message(answer)}", code)
         return answer
 
     async def create_all(self, path: str, documents: Iterable[Document]) -> None:
-        waiting = iter(documents)
+        await self.for_each(documents, lambda document: self.send("POST", path, document))
 
-        async def creator() -> None:
-            for document in waiting:
-                await self.send("POST", path, document)
+    async def delete_all(self, paths: Iterable[str]) -> None:
+        """Delete objects at once, without a grace period; those that are gone count as deleted."""
+        await self.for_each(paths, lambda path: self.send("DELETE", path, _GONE))
 
-        await asyncio.gather(*(creator() for _ in range(CREATORS)))
+    async def for_each(self, items: Iterable[Item], act: Callable[[Item], Awaitable[object]]) -> None:
+        waiting = iter(items)
+
+        async def worker() -> None:
+            for item in waiting:
+                await act(item)
+
+        await asyncio.gather(*(worker() for _ in range(CREATORS)))
 
 
 @dataclass
@@ -97,13 +122,21 @@ class PodTimes:
     asked: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
     on_bound: Callable[[str], None] = lambda name: None
+    _head: bytes = b""
+    _chunks: ChunkDecoder | None = None
     _rest: bytes = b""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, data: bytes) -> None:
-        """What the watch sends: lines of JSON between the marks of a chunked answer."""
+        """What the watch sends: a head, then lines of JSON in chunks that may end within a line."""
         now = time.perf_counter()
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._chunks is None:
+            self._head += data
+            _, end, data = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return
+            self._chunks = ChunkDecoder()
+        *lines, self._rest = (self._rest + self._chunks.feed(data)).split(b"\n")
         for line in lines:
             if line.startswith(b'{"type":"MODIFIED"') and b'"nodeName":"' in line:
                 pod = _EVENT.decode(line).object
@@ -144,7 +177,7 @@ class Load:
         for name in (NAMESPACE, BEFORE):
             await send.send("POST", "/api/v1/namespaces", objects.namespace(name))
         numbers = range(work.nodes)
-        await send.create_all("/api/v1/nodes", map(objects.node, numbers))
+        await send.for_each(map(objects.node, numbers), self._create_node)
         slices = itertools.chain.from_iterable(map(work.slices, numbers))
         await send.create_all("/apis/resource.k8s.io/v1/resourceslices", slices)
         expressions = {objects.CLASS: work.class_expression, objects.NO_CLASS: objects.NOBODYS}
@@ -157,8 +190,37 @@ class Load:
         if work.template is not None:
             for space in (NAMESPACE, BEFORE):
                 await send.send("POST", _claims(space, "resourceclaimtemplates"), work.template)
+        for space in (NAMESPACE, BEFORE):
+            await self._wait_for_service_account(space)
         await self._take_devices()
         await self._place_pods()
+
+    async def _create_node(self, node: Document) -> None:
+        """Create a node without taints; the admission of kube-apiserver adds one to each new node."""
+        stored = msgspec.json.decode(await self.sender.send("POST", "/api/v1/nodes", node))
+        while stored.get("spec", {}).pop("taints", None):
+            path = f"/api/v1/nodes/{stored['metadata']['name']}"
+            try:
+                await self.sender.send("PUT", path, stored)
+            except Refused as refused:
+                if refused.code != CONFLICT:
+                    raise
+                stored = msgspec.json.decode(await self.sender.send("GET", path))
+
+    async def _wait_for_service_account(self, space: str) -> None:
+        """Wait until pods may be created; kube-apiserver needs the service account `default` for them."""
+        deadline = time.perf_counter() + LONGEST_ACCOUNT_WAIT
+        while True:
+            try:
+                await self.sender.send("POST", f"{_pods(space)}?dryRun=All", objects.pod("probe", "probe"))
+                return
+            except Refused as refused:
+                about = str(refused).lower().replace(" ", "")
+                if refused.code != FORBIDDEN or "serviceaccount" not in about:
+                    raise
+                if time.perf_counter() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
 
     async def _take_devices(self) -> None:
         work = self.workload
@@ -278,14 +340,26 @@ def _pods(space: str) -> str:
 
 
 @asynccontextmanager
+async def open_sender(address: Address) -> AsyncIterator[Sender]:
+    """A sender with its connections."""
+    wires: list[Wire] = []
+    try:
+        for _ in range(CREATORS):
+            wires.append(await connect(address))
+        yield Sender(wires, address.headers)
+    finally:
+        for wire in wires:
+            wire.transport.close()
+
+
+@asynccontextmanager
 async def loading(workload: Workload, address: Address) -> AsyncIterator[Load]:
     """A load with its connections."""
-    wires = [await connect(address) for _ in range(CREATORS)]
-    watching = await connect(address)
-    seen = PodTimes()
-    watching.stream(packed("GET", "/api/v1/pods?watch=1"), seen.take)
-    try:
-        yield Load(workload, Sender(wires), seen)
-    finally:
-        for wire in (*wires, watching):
-            wire.transport.close()
+    async with open_sender(address) as sender:
+        watching = await connect(address)
+        seen = PodTimes()
+        watching.stream(packed("GET", "/api/v1/pods?watch=1", headers=address.headers), seen.take)
+        try:
+            yield Load(workload, sender, seen)
+        finally:
+            watching.transport.close()

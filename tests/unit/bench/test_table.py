@@ -1,0 +1,94 @@
+"""The table of the scheduler benchmark: what is compared with what, and counts per pod."""
+
+from __future__ import annotations
+
+from bench.scheduler.counts import Counts, read_counts
+from bench.scheduler.figures import Figures
+from bench.scheduler.table import build_row, render_footer, render_head, render_row
+from bench.scheduler.workloads import Workload
+
+WORKLOAD = Workload("Some/workload", "burst", 30.0)
+DRAY = Figures(100, 1.0, (), (0.01, 0.02), 150.0, 0.3, Counts(800, 5, 250, 900))
+PEER = Figures(50, 2.0, (), (0.1, 0.2))
+METRICS = """\
+# HELP apiserver_request_total Requests answered
+# TYPE apiserver_request_total counter
+apiserver_request_total{code="200",resource="pods",subresource="",verb="LIST"} 4.0
+apiserver_request_total{code="201",resource="pods",subresource="",verb="POST"} 10.0
+apiserver_request_total{code="201",resource="pods",subresource="binding",verb="POST"} 9.0
+apiserver_request_total{code="409",resource="pods",subresource="binding",verb="POST"} 2.0
+apiserver_request_total{code="200",group="resource.k8s.io",resource="resourceclaims",verb="PUT"} 3.0
+apiserver_request_total{code="200",group="resource.k8s.io",resource="resourceclaims",verb="PATCH"} 1.0
+apiserver_request_total{code="200",resource="pods",subresource="",verb="DELETE"} 1e+02
+apiserver_request_total{code="201",group="authentication.k8s.io",resource="tokenreviews",verb="POST"} 77.0
+apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 1000.0
+dray_store_commits_total 147.0
+dray_audit_lines_total 148.0
+dray_audit_lines_dropped_total 6.0
+"""
+
+
+def cut_columns(line):
+    return line[:58].rstrip(), line[58:].split()
+
+
+def test_counts_are_read_from_the_text_of_the_metrics():
+    assert read_counts(METRICS) == Counts(writes=123, refused_writes=2, commits=147, audit_lines=148)
+
+
+def test_counts_of_a_run_are_differences_divided_by_its_pods():
+    run = Counts(180, 12, 60, 200) - Counts(100, 2, 20, 50)
+    assert run == Counts(80, 10, 40, 150)
+    assert run.divide(10) == Counts(8, 1, 4, 15)
+    assert run.divide(0) == Counts()
+
+
+def test_a_row_keeps_the_scaled_ratio_and_that_of_this_run_apart():
+    row = build_row(WORKLOAD, DRAY, 0.5, PEER)
+    assert (row["kubernetes"], row["scaled_ratio"], row["peer_ratio"]) == (60.0, 100 / 60, 4.0)
+    assert row["per_pod"] == {"writes": 8, "refused_writes": 0.05, "commits": 2.5, "audit_lines": 9}
+    peer = row["peer"]
+    assert (peer["average"], peer["processor_ms"], peer["megabytes"], peer["per_pod"]) == (
+        25.0,
+        None,
+        None,
+        None,
+    )
+
+
+def test_a_row_without_peer_or_recorded_figure_has_no_ratio():
+    row = build_row(Workload("Some/workload", "burst", None), DRAY, 0.5)
+    assert [row[name] for name in ("kubernetes", "scaled_ratio", "peer_ratio", "peer")] == [None] * 4
+
+
+def test_a_peer_that_scheduled_nothing_has_no_ratio_but_its_trouble_is_shown():
+    row = build_row(WORKLOAD, DRAY, 0.5, Figures(0, 0.0, (), (), trouble="POST /x: 422 no"))
+    assert row["peer_ratio"] is None
+    assert render_row(row).splitlines()[1].endswith("  POST /x: 422 no")
+
+
+def test_the_peer_has_a_line_of_its_own_with_empty_columns_for_what_is_not_measured():
+    first, second = render_row(build_row(WORKLOAD, DRAY, 0.5, PEER)).splitlines()
+    headings = " ".join(cut_columns(render_head())[1])
+    assert headings == "pods/s p50 kube scaled peer wait p50 p99 ms cpu ms MB writes"
+    assert cut_columns(first) == (
+        "Some/workload",
+        ["100.0", "100.0", "60.0", "1.7", "4.0", "10", "20", "3.00", "150", "8.00"],
+    )
+    assert cut_columns(second) == ("  the peer, measured in this run", ["25.0", "25.0", "100", "200"])
+
+
+def test_measured_processes_of_the_peer_fill_its_columns():
+    peer = Figures(50, 2.0, (), (0.1, 0.2), 700.0, 1.0)
+    second = render_row(build_row(WORKLOAD, DRAY, 0.5, peer)).splitlines()[1]
+    assert cut_columns(second)[1] == ["25.0", "25.0", "100", "200", "20.00", "700"]
+
+
+def test_the_footer_says_what_was_scaled_and_what_was_measured():
+    assert render_footer(0.1, "https://a:1").splitlines() == [
+        "kube, scaled: kube-scheduler as recorded elsewhere, scaled by the calibration loop "
+        "(0.100 s here, 0.208 s there), and the ratio to that",
+        "peer: the ratio to https://a:1, measured in this run",
+        "writes: API writes per pod, those of the load among them",
+    ]
+    assert not any(line.startswith("peer") for line in render_footer(0.1).splitlines())
