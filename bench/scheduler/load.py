@@ -29,7 +29,7 @@ CREATORS: Final = 30
 LONGEST_BURST: Final = 180.0
 LONGEST_PREPARATION: Final = 300.0
 PREPARATION_STALL: Final = 30.0
-LONGEST_ACCOUNT_WAIT: Final = 30.0
+LONGEST_ACCOUNT_WAIT, ACCOUNT_STEP = 30.0, 0.2
 FORBIDDEN, CONFLICT = 403, 409
 SEED: Final = 5
 
@@ -220,7 +220,7 @@ class Load:
                     raise
                 if time.perf_counter() > deadline:
                     raise
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(ACCOUNT_STEP)
 
     async def _take_devices(self) -> None:
         work = self.workload
