@@ -10,7 +10,7 @@ import pytest
 from bench.lean import ChunkDecoder, Wire, packed
 from bench.scheduler import __main__ as program
 from bench.scheduler import objects
-from bench.scheduler.load import PodTimes
+from bench.scheduler.load import PodTimes, Sender
 from bench.scheduler.peer import NAMES, describe_leftovers, list_leftovers, select_leftovers
 from bench.scheduler.workloads import LARGE, WORKLOADS
 
@@ -27,10 +27,11 @@ def list_names(names):
     return [{"metadata": {"name": name}} for name in names]
 
 
-class FakeSender:
+class FakeSender(Sender):
     """Answers lists from a table."""
 
     def __init__(self, names):
+        super().__init__([])
         self._names = names
 
     async def send(self, method, path, document=b""):
@@ -55,8 +56,9 @@ def test_a_connection_reads_chunked_answers_and_those_with_a_length(piece):
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 6\r\n\r\nsecond",
     )
 
-    class Transport:
+    class Transport(asyncio.Transport):
         def __init__(self, wire, answer):
+            super().__init__()
             self._wire, self._answer = wire, answer
 
         def write(self, request):
