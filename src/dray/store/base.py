@@ -13,9 +13,9 @@ This module has values and pure functions on them; it depends on no back end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -126,6 +126,30 @@ class TxnConflict(msgspec.Struct, frozen=True, gc=False):
     failed: tuple[FailedCompare, ...]
 
 
+class TxnStep(msgspec.Struct, frozen=True, gc=False):
+    """One transaction of a sequence.
+
+    A compare with `build_step_revision(n)` means the revision that step `n` of the same sequence gets.
+    """
+
+    compares: tuple[Compare, ...]
+    writes: tuple[Write, ...]
+
+
+class SequenceCommitted(msgspec.Struct, frozen=True, gc=False):
+    """All steps happened; each has a revision of its own, in their order."""
+
+    revisions: tuple[int, ...]
+
+
+class SequenceConflict(msgspec.Struct, frozen=True, gc=False):
+    """No step happened, because these compares of one step failed; `revision` is that of the store."""
+
+    revision: int
+    step: int
+    failed: tuple[FailedCompare, ...]
+
+
 class Store(Protocol):
     """Bytes under keys, with a history. Every method may raise `StoreError`."""
 
@@ -180,6 +204,19 @@ class Store(Protocol):
     ) -> None: ...
 
 
+@runtime_checkable
+class SequenceStore(Protocol):
+    """A store that commits several transactions together, each with a revision of its own."""
+
+    async def txn_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
+        """Do all steps, one after the other, or none.
+
+        Readers and watchers see what as many transactions in a row would show them; no crash and no other
+        writer comes between the steps.
+        """
+        ...
+
+
 class AsyncCloseMixin:
     """Makes a store an async context manager."""
 
@@ -205,6 +242,36 @@ def evaluate_compare(compare: Compare, current: StoreEntry | None) -> bool:
     return current is None
 
 
+def build_step_revision(step: int) -> int:
+    """Return what stands for the revision of a step of a sequence before the store has assigned it."""
+    return -1 - step
+
+
+def resolve_step_revision(revision: int, revisions: Sequence[int]) -> int:
+    """Return the revision that `build_step_revision` stands for; other revisions stay what they are."""
+    return revisions[-1 - revision] if revision < 0 else revision
+
+
+def resolve_compares(compares: Sequence[Compare], revisions: Sequence[int]) -> tuple[Compare, ...]:
+    """Return the compares of a step with the revisions that earlier steps got."""
+    return tuple(
+        KeyUnchanged(compare.key, resolve_step_revision(compare.mod_revision, revisions))
+        if type(compare) is KeyUnchanged and compare.mod_revision < 0
+        else compare
+        for compare in compares
+    )
+
+
+def find_failed_compares(
+    compares: Sequence[Compare], get_entry: Callable[[bytes], StoreEntry | None]
+) -> tuple[FailedCompare, ...]:
+    """Return the compares that do not hold, with what was found instead."""
+    judged = [(compare, get_entry(compare.key)) for compare in compares]
+    return tuple(
+        FailedCompare(compare, found) for compare, found in judged if not evaluate_compare(compare, found)
+    )
+
+
 def get_prefix_end(prefix: bytes) -> bytes | None:
     """Return the first key after all keys that start with `prefix`; None when there is none."""
     trimmed = prefix.rstrip(b"\xff")
@@ -228,6 +295,18 @@ def check_txn(compares: Sequence[Compare], writes: Sequence[Write]) -> None:
             raise TypeError("a value is bytes")
     if b"" in keys or any(compare.key == b"" for compare in compares):
         raise ValueError("a key has at least one byte")
+
+
+def check_sequence(steps: Sequence[TxnStep]) -> None:
+    """Refuse steps that write a key twice, and compares with the revision of a step that comes later."""
+    for number, step in enumerate(steps):
+        check_txn(step.compares, step.writes)
+        for compare in step.compares:
+            if type(compare) is KeyUnchanged and compare.mod_revision < -number:
+                raise ValueError(
+                    f"step {number} of a sequence compares with step {-1 - compare.mod_revision}, which is "
+                    "not before it"
+                )
 
 
 def check_read(limit: int | None, revision: int | None) -> None:

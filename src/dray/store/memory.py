@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 
 from dray.store.base import (
     FIRST_REVISION,
@@ -18,16 +19,19 @@ from dray.store.base import (
     Delete,
     EntryPage,
     EventBatch,
-    FailedCompare,
+    SequenceCommitted,
+    SequenceConflict,
     StoreEntry,
     StoreEvent,
     TxnConflict,
+    TxnStep,
     Write,
     check_read,
-    check_txn,
-    evaluate_compare,
+    check_sequence,
+    find_failed_compares,
     get_prefix_end,
     get_range_start,
+    resolve_compares,
 )
 from dray.store.errors import CompactedError, FutureRevisionError
 from dray.store.watch_broadcaster import WatchBroadcaster, build_closed_error, filter_batch
@@ -80,20 +84,39 @@ class MemoryStore(AsyncCloseMixin):
         return EntryPage(tuple(found), at)
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
-        check_txn(compares, writes)
-        now = self._resolve_revision(None)
-        judged = [(compare, self._get_at(compare.key, now)) for compare in compares]
-        failed = tuple(
-            FailedCompare(compare, found) for compare, found in judged if not evaluate_compare(compare, found)
-        )
-        if failed:
-            return TxnConflict(now, failed)
-        events = tuple(event for write in writes if (event := self._apply_write(write, now + 1)))
-        if events:
-            batch = EventBatch(now + 1, events)
-            self._log.append(batch)
-            self._broadcaster.publish([batch])
-        return Committed(self._broadcaster.revision)
+        outcome = await self.txn_sequence([TxnStep(tuple(compares), tuple(writes))])
+        if isinstance(outcome, SequenceConflict):
+            return TxnConflict(outcome.revision, outcome.failed)
+        return Committed(outcome.revisions[0])
+
+    async def txn_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
+        check_sequence(steps)
+        begin = now = self._resolve_revision(None)
+        revisions: list[int] = []
+        batches: list[EventBatch] = []
+        for number, step in enumerate(steps):
+            compares = resolve_compares(step.compares, revisions)
+            if failed := find_failed_compares(compares, partial(self._get_at, revision=now)):
+                self._undo_writes(batches)
+                return SequenceConflict(begin, number, failed)
+            events = tuple(event for write in step.writes if (event := self._apply_write(write, now + 1)))
+            if events:
+                now += 1
+                batches.append(EventBatch(now, events))
+            revisions.append(now)
+        self._log += batches
+        self._broadcaster.publish(batches)
+        return SequenceCommitted(tuple(revisions))
+
+    def _undo_writes(self, batches: Sequence[EventBatch]) -> None:
+        """Remove the states that the first steps of a sequence added before a later one failed."""
+        for batch in batches:
+            for event in batch.events:
+                states = self._histories[event.key]
+                states.pop()
+                if not states:
+                    del self._histories[event.key]
+                    del self._keys[bisect_left(self._keys, event.key)]
 
     def watch(
         self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None

@@ -19,13 +19,16 @@ from dray.store.base import (
     Committed,
     Compare,
     EventBatch,
-    FailedCompare,
     Put,
+    SequenceCommitted,
+    SequenceConflict,
     StoreEntry,
     StoreEvent,
     TxnConflict,
+    TxnStep,
     Write,
-    evaluate_compare,
+    find_failed_compares,
+    resolve_compares,
 )
 from dray.store.errors import StoreError
 from dray.store.sqlite.rows import (
@@ -46,7 +49,7 @@ ENTRY_OVERHEAD_BYTES = 300
 MAX_STATEMENT_ROWS = 32
 """How many rows or keys one statement takes; each number up to this is a statement of its own."""
 
-JobOutcome = Committed | TxnConflict | StoreError | None
+JobOutcome = Committed | TxnConflict | SequenceCommitted | SequenceConflict | StoreError | None
 KeyState = tuple[int, StoreEntry | None]
 """The newest row of a key and its entry: None for a delete; row 0 when there is none."""
 ABSENT_KEY: KeyState = (0, None)
@@ -61,7 +64,14 @@ class WriterJob:
     compares: Sequence[Compare] = ()
     writes: Sequence[Write] = ()
     outcome: JobOutcome = None
-    batch: EventBatch | None = None
+    batches: Sequence[EventBatch] = ()
+
+
+@dataclass(slots=True, eq=False)
+class SequenceJob(WriterJob):
+    """A sequence of transactions on its way through the writer: all of its steps are done, or none."""
+
+    steps: Sequence[TxnStep] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -113,10 +123,11 @@ def collect_keys(jobs: Iterable[WriterJob]) -> set[bytes]:
     """Return every key that a transaction compares or writes."""
     keys: set[bytes] = set()
     for job in jobs:
-        for compare in job.compares:
-            keys.add(compare.key)
-        for write in job.writes:
-            keys.add(write.key)
+        for part in job.steps if type(job) is SequenceJob else (job,):
+            for compare in part.compares:
+                keys.add(compare.key)
+            for write in part.writes:
+                keys.add(write.key)
     return keys
 
 
@@ -136,12 +147,15 @@ def execute_jobs(jobs: Iterable[WriterJob], head: StoreHead, state: KeyStates) -
     work = GroupWrites(head)
     revision = head.revision
     for job in jobs:
-        if job.compares and (failed := _find_failed_compares(job.compares, state)):
+        if type(job) is SequenceJob:
+            revision = _execute_sequence(job, revision, state, work.rows)
+            continue
+        if job.compares and (failed := find_failed_compares(job.compares, lambda key: state[key][1])):
             job.outcome = TxnConflict(revision, failed)
             continue
         if job.writes and (events := _apply_writes(job.writes, revision + 1, state, work.rows)):
             revision += 1
-            job.batch = EventBatch(revision, tuple(events))
+            job.batches = (EventBatch(revision, tuple(events)),)
         job.outcome = Committed(revision)
     if work.rows:
         total = (head.total + sum(row[6] for row in work.rows)) & SUM_MASK
@@ -162,11 +176,25 @@ def write_group(connection: sqlite3.Connection, writes: GroupWrites) -> None:
         connection.execute(REPLACE_CURRENT[len(pairs)], [value for pair in pairs for value in pair])
 
 
-def _find_failed_compares(compares: Sequence[Compare], state: KeyStates) -> tuple[FailedCompare, ...]:
-    judged = [(compare, state[compare.key][1]) for compare in compares]
-    return tuple(
-        FailedCompare(compare, found) for compare, found in judged if not evaluate_compare(compare, found)
-    )
+def _execute_sequence(job: SequenceJob, revision: int, state: KeyStates, rows: list[Row]) -> int:
+    """Execute the steps of a sequence, or none of them; returns the revision afterwards."""
+    begin, first_row = revision, len(rows)
+    before = {key: state[key] for key in collect_keys([job])}
+    revisions: list[int] = []
+    batches: list[EventBatch] = []
+    for number, step in enumerate(job.steps):
+        compares = resolve_compares(step.compares, revisions)
+        if failed := find_failed_compares(compares, lambda key: state[key][1]):
+            state.update(before)
+            del rows[first_row:]
+            job.outcome = SequenceConflict(begin, number, failed)
+            return begin
+        if events := _apply_writes(step.writes, revision + 1, state, rows):
+            revision += 1
+            batches.append(EventBatch(revision, tuple(events)))
+        revisions.append(revision)
+    job.batches, job.outcome = batches, SequenceCommitted(tuple(revisions))
+    return revision
 
 
 def _apply_writes(

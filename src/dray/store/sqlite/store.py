@@ -28,10 +28,14 @@ from dray.store.base import (
     Compare,
     EntryPage,
     EventBatch,
+    SequenceCommitted,
+    SequenceConflict,
     StoreEntry,
     TxnConflict,
+    TxnStep,
     Write,
     check_read,
+    check_sequence,
     check_txn,
 )
 from dray.store.errors import (
@@ -46,7 +50,7 @@ from dray.store.sqlite import queries
 from dray.store.sqlite.backup import save_copy
 from dray.store.sqlite.compaction import SqliteCompaction
 from dray.store.sqlite.database_file import connect, lock_store, prepare_file
-from dray.store.sqlite.group_commit import WriterJob
+from dray.store.sqlite.group_commit import JobOutcome, SequenceJob, WriterJob
 from dray.store.sqlite.rows import INDEX_BITS, StoreHead
 from dray.store.sqlite.writer import BackgroundJob, SqliteWriter
 from dray.store.watch_broadcaster import WatchBroadcaster, build_closed_error
@@ -126,7 +130,13 @@ class SqliteStore(AsyncCloseMixin):
                 f"a transaction writes at most {(1 << INDEX_BITS) - 1} keys, not {len(writes)}"
             )
         outcome = await self._submit(WriterJob(self._loop.create_future(), compares, writes))
-        assert outcome is not None
+        assert isinstance(outcome, Committed | TxnConflict)
+        return outcome
+
+    async def txn_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
+        check_sequence(steps)
+        outcome = await self._submit(SequenceJob(self._loop.create_future(), steps=steps))
+        assert isinstance(outcome, SequenceCommitted | SequenceConflict)
         return outcome
 
     def watch(
@@ -165,14 +175,14 @@ class SqliteStore(AsyncCloseMixin):
     async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
         return await self._read(lambda connection: queries.read_events(connection, prefix, after, up_to))
 
-    async def _submit(self, job: WriterJob) -> Committed | TxnConflict | None:
+    async def _submit(self, job: WriterJob) -> JobOutcome:
         if self._stop_error is not None:
             raise self._stop_error
         if not self._pending_jobs:
             self._loop.call_soon(self._flush_jobs)
         self._pending_jobs.append(job)
         assert isinstance(job.waiter, asyncio.Future)
-        outcome: Committed | TxnConflict | None = await job.waiter
+        outcome: JobOutcome = await job.waiter
         return outcome
 
     def _flush_jobs(self) -> None:
@@ -187,7 +197,7 @@ class SqliteStore(AsyncCloseMixin):
             self._loop.call_soon_threadsafe(self._resolve_jobs, jobs)
 
     def _resolve_jobs(self, jobs: list[WriterJob]) -> None:
-        self._broadcaster.publish(job.batch for job in jobs if job.batch is not None)
+        self._broadcaster.publish(batch for job in jobs for batch in job.batches)
         for job in jobs:
             sender, outcome = job.waiter, job.outcome
             assert isinstance(sender, asyncio.Future)

@@ -219,7 +219,7 @@ class SqliteWriter:
             self._failure = failure
             reported = OutcomeUnknownError(f"it is unknown whether the write happened: {failure}")
         for job in jobs:
-            job.outcome, job.batch = reported, None
+            job.outcome, job.batches = reported, ()
 
     def _translate_error(self, error: Exception) -> StoreError:
         code = getattr(error, "sqlite_errorcode", None)
