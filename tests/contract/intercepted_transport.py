@@ -13,6 +13,7 @@ from dray.client.transport import (
     TransportResponse,
     TransportStream,
 )
+from tests.support.no_transactions import answer_not_served, is_transaction
 
 Meddling = Callable[[TransportRequest], Awaitable[None]]
 
@@ -22,10 +23,14 @@ async def leave_alone(_request: TransportRequest) -> None:
 
 
 class InterceptedTransport:
-    """A transport that asks first: before a request goes out, before its answer comes in, before an event."""
+    """A transport that asks first: before a request goes out, before its answer comes in, before an event.
 
-    def __init__(self, inner: Transport) -> None:
+    Transactions are refused, so that every write is a request of its own, unless a test is about them.
+    """
+
+    def __init__(self, inner: Transport, *, transactions: bool = False) -> None:
         self._inner = inner
+        self.transactions = transactions
         self.before: Meddling = leave_alone
         self.after: Meddling = leave_alone
         self.event: Meddling = leave_alone
@@ -38,6 +43,8 @@ class InterceptedTransport:
     async def request(
         self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> TransportResponse:
+        if is_transaction(request) and not self.transactions:
+            return answer_not_served()
         self.asked.append(request)
         await self.before(request)
         reply = await self._inner.request(request, timeout=timeout)

@@ -14,12 +14,17 @@ from dray.client.transport import (
     TransportResponse,
     TransportStream,
 )
+from tests.support.no_transactions import answer_not_served, is_transaction
 
 
 class Lagging:
-    """A transport whose watches of some resources stand still while `held`, and that may lose answers."""
+    """A transport whose watches of some resources stand still while `held`, and that may lose answers.
 
-    def __init__(self, inner: Transport, resource: str = "") -> None:
+    Transactions are refused unless a test is about them.
+    """
+
+    def __init__(self, inner: Transport, resource: str = "", *, transactions: bool = False) -> None:
+        self.transactions = transactions
         self._inner = inner
         self._resource = resource
         self._flows = asyncio.Event()
@@ -41,6 +46,8 @@ class Lagging:
     async def request(
         self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> TransportResponse:
+        if is_transaction(request) and not self.transactions:
+            return answer_not_served()
         self.asked.append(request)
         reply = await self._inner.request(request, timeout=timeout)
         if self.lose(request):

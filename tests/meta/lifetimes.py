@@ -33,7 +33,10 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
         "server/admission/webhooks/review_objects.py:StoredReviewObject",
         "server/admission/webhooks/dispatch.py:WebhookDispatcher",
     ),
-    "one transaction": ("claims/ledger/grants.py:LedgerTransaction",),
+    "one transaction": (
+        "claims/ledger/grants.py:LedgerTransaction",
+        "client/transactions/object_transaction.py:ObjectTransaction",
+    ),
     "one document": ("api/json_text.py:_JsonChecker",),
     "one command": (
         "cluster/live/fencing.py:NodeFencer",
@@ -54,7 +57,7 @@ _FEW: dict[str, tuple[str, ...]] = {
         "allocator/search/candidates.py:CandidateSet",
     ),
     "the kinds of objects there are": (
-        "client/client.py:Client._decoders",
+        "client/write_requests.py:ResponseDecoders._decoders",
         "server/watch/cache.py:WatchCache._keys",
         "server/openapi/documents.py:OpenApiDocuments._documents",
         "server/openapi/schemas.py:SchemaBuilder.schemas",

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -23,55 +22,27 @@ import msgspec
 from dray.api.json_text import read_json, write_json
 from dray.api.kinds import Kind
 from dray.client.errors import InvalidObjectError, KindNotServedError, NotFoundError, ResourceExpiredError
-from dray.client.object_refs import (
-    SELECT_ALL,
-    Document,
-    ObjectSelector,
-    build_path,
-    get_key,
-    get_kind,
-    get_object_kind,
-    get_resource_version,
-    get_uid,
-    resolve_kind,
-)
-from dray.client.patches import ApplyPatch, ObjectPatch, add_preconditions, build_merge_patch
-from dray.client.request_encoding import encode_binding, encode_eviction, encode_object, to_served_version
-from dray.client.response_decoding import ObjectList, ResponseDecoder, is_status
+from dray.client.object_refs import SELECT_ALL, ObjectSelector, build_path, resolve_kind
+from dray.client.patches import ObjectPatch
+from dray.client.response_decoding import ObjectList, ResponseDecoder
 from dray.client.rest_client import ClientOptions, RestClient
-from dray.client.transport import JSON, Transport, TransportRequest, TransportResponse, TransportStream
+from dray.client.transactions.support import TransactionSupport
+from dray.client.transport import Transport, TransportRequest, TransportResponse, TransportStream
 from dray.client.transports.leader_guard import LeaderGuardTransport
-from dray.client.version_negotiation import VersionNegotiator
+from dray.client.write_requests import (
+    DEFAULT_DELETE_OPTIONS,
+    POD_KIND,
+    DeleteOptions,
+    ObjectWrite,
+    ResponseDecoders,
+    WriteRequests,
+    encode_eviction,
+)
+
+__all__ = ["DEFAULT_DELETE_OPTIONS", "DEFAULT_PAGE_SIZE", "Client", "DeleteOptions"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 DEFAULT_PAGE_SIZE = 500
-POD_KIND = get_kind("Pod")
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """Options and preconditions of a deletion."""
-
-    uid: str = ""
-    resource_version: str = ""
-    propagation: str = ""
-    grace_seconds: int | None = None
-    dry_run: bool = False
-
-    def to_document(self) -> Document:
-        conditions = {"uid": self.uid, "resourceVersion": self.resource_version}
-        options: Document = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {name: value for name, value in conditions.items() if value},
-            "propagationPolicy": self.propagation,
-            "dryRun": ["All"] if self.dry_run else [],
-        }
-        options = {name: value for name, value in options.items() if value}
-        return options if self.grace_seconds is None else options | {"gracePeriodSeconds": self.grace_seconds}
-
-
-DEFAULT_DELETE_OPTIONS = DeleteOptions()
 
 
 class Client:
@@ -80,8 +51,10 @@ class Client:
     def __init__(self, transport: Transport, options: ClientOptions | None = None) -> None:
         self.options = options or ClientOptions()
         self._rest_client = RestClient(transport, self.options)
-        self._negotiator = VersionNegotiator(self._rest_client)
-        self._decoders: dict[tuple[Kind, str, bool], ResponseDecoder] = {}
+        self._decoders = ResponseDecoders(self._rest_client)
+        self._negotiator = self._decoders.negotiator
+        self._writes = WriteRequests(self._decoders, self.options.field_manager)
+        self.transactions = TransactionSupport(self._rest_client, self._writes, self._negotiator.forget)
 
     @property
     def address(self) -> str:
@@ -126,7 +99,7 @@ class Client:
     async def get(self, kind: Kind | type[T], name: str, namespace: str = "") -> Any:
         """Read one object."""
         row = resolve_kind(kind)
-        decoder = await self._get_decoder(kind)
+        decoder = await self._decoders.get(kind)
         return decoder.decode_response(
             await self._call(row, "GET", build_path(row, decoder.version, namespace, name))
         )
@@ -184,7 +157,7 @@ class Client:
         """List all objects page by page, all at the version of the first page; may end in
         `ResourceExpiredError`.
         """
-        row, decoder = resolve_kind(kind), await self._get_decoder(kind)
+        row, decoder = resolve_kind(kind), await self._decoders.get(kind)
         query = selector.build_query() | ({"limit": str(page_size)} if page_size else {})
         while True:
             path = build_path(row, decoder.version, namespace)
@@ -200,27 +173,14 @@ class Client:
     async def create(self, obj: Mapping[str, Any], *, dry_run: bool = False) -> Any: ...
     async def create(self, obj: T | Mapping[str, Any], *, dry_run: bool = False) -> Any:
         """Create an object in the namespace it names; return it as the server stored it."""
-        kind = get_object_kind(obj)
-        decoder = await self._get_decoder(kind)
-        path = build_path(kind, decoder.version, self._require_namespace(kind, obj))
-        body = encode_object(obj, decoder.version)
-        return decoder.decode_response(
-            await self._call(kind, "POST", path, self._build_write_query(dry_run), body)
-        )
+        return await self._write(await self._writes.create(obj, dry_run=dry_run))
 
     async def update(self, obj: T, *, subresource: str = "", dry_run: bool = False) -> T:
         """Replace an object of a closed kind as a whole; `ConflictError` when it is no longer what was
         read.
         """
-        if not isinstance(obj, msgspec.Struct):
-            raise TypeError("an open object is never replaced as a whole: use `patch_changes` or `patch`")
-        kind = get_object_kind(obj)
-        decoder = await self._get_decoder(kind)
-        path = build_path(kind, decoder.version, *get_key(obj), subresource)
-        body = encode_object(obj, decoder.version)
-        result: T = decoder.decode_response(
-            await self._call(kind, "PUT", path, self._build_write_query(dry_run), body)
-        )
+        write = await self._writes.update(obj, subresource=subresource, dry_run=dry_run)
+        result: T = await self._write(write)
         return result
 
     async def update_status(self, obj: T, *, dry_run: bool = False) -> T:
@@ -238,18 +198,8 @@ class Client:
 
         Without a difference no request is made and `old` is returned.
         """
-        kind = get_object_kind(old)
-        decoder = await self._get_decoder(kind)
-        patch = build_merge_patch(
-            to_served_version(old, decoder.version),
-            to_served_version(new, decoder.version),
-            subresource=subresource,
-        )
-        if patch is None:
-            return old
-        change = add_preconditions(patch, get_resource_version(old), get_uid(old))
-        namespace, name = get_key(old)
-        return await self.patch(kind, name, change, namespace, subresource=subresource, dry_run=dry_run)
+        write = await self._writes.patch_changes(old, new, subresource=subresource, dry_run=dry_run)
+        return old if write is None else await self._write_patch(write)
 
     async def patch(
         self,
@@ -262,27 +212,27 @@ class Client:
         dry_run: bool = False,
     ) -> Any:
         """Apply a patch; return the object as the server stored it."""
-        row = resolve_kind(kind)
-        decoder = await self._get_decoder(row)
-        if isinstance(patch, ApplyPatch):
-            patch = ApplyPatch(
-                to_served_version(patch.document, decoder.version), patch.field_manager, patch.force
-            )
-        path = build_path(row, decoder.version, namespace, name, subresource)
-        query = self._build_write_query(dry_run) | patch.build_query()
+        write = await self._writes.patch(
+            kind, name, patch, namespace, subresource=subresource, dry_run=dry_run
+        )
+        return await self._write_patch(write)
+
+    async def _write_patch(self, write: ObjectWrite) -> Any:
         try:
-            reply = await self._call(row, "PATCH", path, query, patch.encode_body(), patch.content_type)
+            return await self._write(write)
         except InvalidObjectError as refused:
-            if row.name != "ResourceClaim" or not refused.names_opaque_parameters:
+            of_claim = write.kind.name == "ResourceClaim"
+            if write.patch is None or not of_claim or not refused.names_opaque_parameters:
                 raise
             # Few claims need it, and the protobuf runtime is slow to import.
             from dray.client.claim_protobuf import repeat_patch
 
-            repeated = await repeat_patch(self._rest_client, path, query, patch)
+            repeated = await repeat_patch(
+                self._rest_client, write.request.path, write.request.query, write.patch
+            )
             if repeated is None:
                 raise
-            reply = repeated
-        return decoder.decode_response(reply)
+            return write.decode_response(repeated)
 
     async def delete(
         self,
@@ -295,11 +245,7 @@ class Client:
 
         It may still exist: while `deletionTimestamp` is set and finalizers or a grace period hold it.
         """
-        row = resolve_kind(kind)
-        decoder = await self._get_decoder(row)
-        path = build_path(row, decoder.version, namespace, name)
-        reply = await self._call(row, "DELETE", path, {}, write_json(options.to_document()))
-        return None if is_status(reply.body) else decoder.decode_response(reply)
+        return await self._write(await self._writes.delete(kind, name, namespace, options))
 
     async def delete_collection(
         self,
@@ -316,9 +262,7 @@ class Client:
 
     async def bind(self, pod: str, namespace: str, node: str, *, uid: str = "") -> None:
         """Bind a pod to a node; `ConflictError` when it has one, or is another pod of that name."""
-        body = encode_binding(pod, namespace, node, uid)
-        path = build_path(POD_KIND, POD_KIND.version, namespace, pod, "binding")
-        await self._call(POD_KIND, "POST", path, self._build_write_query(False), body)
+        await self._write(await self._writes.bind(pod, namespace, node, uid=uid))
 
     async def evict(self, pod: str, namespace: str, options: DeleteOptions = DEFAULT_DELETE_OPTIONS) -> None:
         """Evict a pod; `TooManyRequestsError` when a disruption budget does not allow it now."""
@@ -336,7 +280,7 @@ class Client:
         idle_timeout: float,
     ) -> tuple[ResponseDecoder, AbstractAsyncContextManager[TransportStream]]:
         """Open the stream of a watch; return it with the decoder of its lines."""
-        decoder = await self._get_decoder(kind)
+        decoder = await self._decoders.get(kind)
         path = build_path(decoder.kind, decoder.version, namespace)
         request = TransportRequest("GET", path, {**query, "watch": "true"})
         return decoder, self._rest_client.open_stream(request, idle_timeout=idle_timeout)
@@ -349,44 +293,20 @@ class Client:
         """Return fields of the kind that this server has sent and we do not know; `update` would erase
         them.
         """
-        row = resolve_kind(kind)
-        return frozenset().union(
-            *(decoder.unknown_fields for (k, *_), decoder in self._decoders.items() if k is row)
-        )
+        return self._decoders.list_unknown_fields(resolve_kind(kind))
 
-    async def _get_decoder(self, kind: Kind | type[msgspec.Struct]) -> ResponseDecoder:
-        row, projected = resolve_kind(kind), not isinstance(kind, Kind)
-        version = await self._negotiator.get_version(row)
-        decoder = self._decoders.get((row, version, projected))
-        if decoder is None:
-            decoder = self._decoders[row, version, projected] = ResponseDecoder(
-                row, version, projected=projected
-            )
-        return decoder
+    async def _write(self, write: ObjectWrite) -> Any:
+        return write.decode_response(await self._send(write.kind, write.request))
 
     async def _call(
-        self,
-        kind: Kind,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        content_type: str = JSON,
+        self, kind: Kind, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b""
     ) -> TransportResponse:
+        return await self._send(kind, TransportRequest(method, path, query or {}, body))
+
+    async def _send(self, kind: Kind, request: TransportRequest) -> TransportResponse:
         try:
-            return await self._rest_client.call(
-                TransportRequest(method, path, query or {}, body, content_type)
-            )
+            return await self._rest_client.call(request)
         except NotFoundError as missing:
             if missing.is_unknown_resource:
                 self.forget_version(kind)
             raise
-
-    def _build_write_query(self, dry_run: bool) -> dict[str, str]:
-        return {"fieldManager": self.options.field_manager} | ({"dryRun": "All"} if dry_run else {})
-
-    def _require_namespace(self, kind: Kind, obj: Any) -> str:
-        namespace = get_key(obj).namespace
-        if kind.namespaced and not namespace:
-            raise ValueError(f"{kind.name}: `metadata.namespace` is missing; say where to create it")
-        return namespace

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.core import Pod
-from dray.client.client import POD_KIND, Client
+from dray.client.client import Client
 from dray.client.errors import ApiError, ConflictError, NotFoundError
 from dray.client.events import EventRecorder
 from dray.client.patches import StrategicMergePatch
@@ -230,7 +230,7 @@ class SchedulingStatusReporter:
             change = StrategicMergePatch({"metadata": pins, "status": status})
             try:
                 await self._client.patch(
-                    POD_KIND, pod.metadata.name, change, pod.metadata.namespace, subresource="status"
+                    Pod, pod.metadata.name, change, pod.metadata.namespace, subresource="status"
                 )
                 return True
             except ConflictError:

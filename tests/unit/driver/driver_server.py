@@ -25,6 +25,7 @@ from dray.store import Store
 from tests.contract.api import SOON, Api, path, serving
 from tests.contract.documents import node
 from tests.support.in_process_transport import InProcessTransport
+from tests.support.no_transactions import answer_not_served, is_transaction
 
 DRIVER = "gpu.example.com"
 NODE = "node-a"
@@ -38,9 +39,11 @@ class InterceptedTransport:
     """A transport that can be cut and moved to another server, and that records every request.
 
     It calls `before` before it sends a request, which may raise, and `after` with the response.
+    Transactions are refused unless a test is about them.
     """
 
-    def __init__(self, inner: Transport) -> None:
+    def __init__(self, inner: Transport, *, transactions: bool = False) -> None:
+        self.transactions = transactions
         self.inner: Transport | None = inner
         self.before: Callable[[TransportRequest], None] = lambda _request: None
         self.after: Callable[[TransportRequest, TransportResponse], None] = lambda _request, _reply: None
@@ -60,6 +63,8 @@ class InterceptedTransport:
     async def request(
         self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> TransportResponse:
+        if is_transaction(request) and not self.transactions:
+            return answer_not_served()
         reply = await self._intercept(request).request(request, timeout=timeout)
         self.after(request, reply)
         return reply
