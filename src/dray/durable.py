@@ -179,18 +179,22 @@ class StateFile:
     what: str
     version: int
 
-    def write(self, path: Path, content: Any, durability: Durability = Durability.POWER_LOSS) -> None:
-        """Replace the file in one step; `content` is a struct or a document."""
+    def write(self, path: Path, content: Any, durability: Durability = Durability.POWER_LOSS) -> bytes:
+        """Replace the file in one step and return its bytes; `content` is a struct or a document."""
         body = msgspec.json.encode(content)
         checksum = _compute_checksum(self.what, self.version, body)
         envelope = _Envelope(self.what, self.version, checksum, msgspec.Raw(body))
-        write_file_atomically(path, msgspec.json.encode(envelope) + b"\n", durability=durability)
+        written = msgspec.json.encode(envelope) + b"\n"
+        write_file_atomically(path, written, durability=durability)
+        return written
 
     def read(self, path: Path) -> tuple[int, bytes] | None:
         """Return the version and the content (JSON) of a file, None when it does not exist."""
         raw = read_regular_file(path)
-        if raw is None:
-            return None
+        return None if raw is None else self.decode(path, raw)
+
+    def decode(self, path: Path, raw: bytes) -> tuple[int, bytes]:
+        """Return the version and the content of what was read from a path."""
         try:
             envelope = msgspec.json.decode(raw, type=_Envelope)
         except _DECODE_ERRORS as broken:

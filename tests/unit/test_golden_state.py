@@ -1,7 +1,8 @@
-"""Files that version 1 of the agent and of the driver kit left behind are read by every later one.
+"""Files that earlier versions of the agent and of the driver kit left behind are read by every later one.
 
 The files in `tests/golden/state-v1` are never written again: whoever changes a form gives it a new version
-and a reader for the old one, and the next version gets a folder beside this one.
+and a reader for the old one, and the next version gets a folder beside it. `state-v2` has the checkpoint of
+an agent that appends changes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from dray.node.pods.supervisor import PAUSED_FILE
 from tests.outside import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "state-v1"
+GOLDEN_LOG = ROOT / "tests" / "golden" / "state-v2" / "checkpoint"
 BOOT = "7d9c5a8e-3f0b-4a57-9d0c-5f2f6f0c1a11"
 NIC, GPU = "nic.example.com", "gpu.example.com"
 SHARE = "0f3a1c52-6a6e-4d0e-8b7a-2f6c1d9e4b01"
@@ -101,6 +103,10 @@ def test_the_agents_checkpoint_is_read(files: Path) -> None:
     assert Checkpoint(files / "checkpoint").load() == RECORD
 
 
+def test_the_agents_checkpoint_with_changes_is_read() -> None:
+    assert Checkpoint(GOLDEN_LOG).load() == RECORD
+
+
 def test_what_the_checkpoint_says_is_gone_on_with(files: Path) -> None:
     record = Checkpoint(files / "checkpoint").load()
     assert isinstance(record, ClaimsRecord)
@@ -115,9 +121,15 @@ def test_what_the_checkpoint_says_is_gone_on_with(files: Path) -> None:
 
 def test_the_agent_still_writes_what_it_reads(tmp_path: Path) -> None:
     """A form that changes under the same version would not be understood by those who have that version."""
-    assert FILE.version == 1, "a later version has golden files of its own; this test is for version 1"
-    asyncio.run(Checkpoint(tmp_path / "checkpoint").store(RECORD))
-    assert (tmp_path / "checkpoint").read_bytes() == (GOLDEN / "checkpoint").read_bytes()
+    assert FILE.version == 2, "a later version has golden files of its own; this test is for version 2"
+    asyncio.run(_store_twice(tmp_path / "checkpoint"))
+    assert (tmp_path / "checkpoint").read_bytes() == GOLDEN_LOG.read_bytes()
+
+
+async def _store_twice(path: Path) -> None:
+    checkpoint = Checkpoint(path)
+    await checkpoint.store(ClaimsRecord(boot_id=BOOT, claims=RECORD.claims[:1]))
+    await checkpoint.store(RECORD)
 
 
 def test_the_list_of_stopped_pods_is_read(files: Path) -> None:

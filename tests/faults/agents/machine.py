@@ -222,7 +222,8 @@ class Machine:
 
 
 def _content(whole: bytes) -> object:
-    return msgspec.json.decode(whole)["content"]
+    """The record in the first line, without the changes after it."""
+    return msgspec.json.decode(whole.partition(b"\n")[0])["content"]
 
 
 def _free_port() -> int:

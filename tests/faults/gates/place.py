@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dray.gates import GateSet
+from dray.node.claims.checkpoint import Checkpoint
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Node, Process
@@ -214,13 +217,15 @@ class Place:
         """What there is to see now."""
         root = self.node.root
         folders = (root / "cdi", root / "plugins" / DRIVER / "state" / "prepared")
-        found = [each for folder in folders for each in folder.iterdir()] + [root / "checkpoint"]
+        files = {
+            str(each.relative_to(root)): each.read_bytes() for folder in folders for each in folder.iterdir()
+        }
         return Seen(
             claims=self._raw(CLAIMS) if claims else {},
             preparations=self._raw(PREPARATIONS) if claims else {},
             pods=self._pods(),
             processes={pid: _started(pid) for pid in self._pids.values()},
-            files={str(each.relative_to(root)): each.read_bytes() for each in found},
+            files=files | {"checkpoint": msgspec.json.encode(Checkpoint(root / "checkpoint").load())},
         )
 
     def forget(self, name: str) -> None:

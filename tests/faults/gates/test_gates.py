@@ -49,7 +49,7 @@ def test_an_alternative_is_prepared_as_any_other_device(campaign: Campaign, plac
         (result,) = claim["status"]["allocation"]["devices"]["results"]
         assert result["request"] == wanted
         names = {"DEVICE": result["device"], "UID": uid, "POD": user["uid"], "NAME": name}
-        record = json.loads(seen.files["checkpoint"])["content"]["claims"]
+        record = json.loads(seen.files["checkpoint"])["claims"]
         (held,) = [each for each in record if each["uid"] == uid]
         (standing,) = [each for each in map(json.loads, seen.preparations.values()) if uid in str(each)]
         del standing["metadata"]

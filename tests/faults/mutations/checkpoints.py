@@ -7,16 +7,19 @@ finds it goes on with all its other claims.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.prepared_claims import PreparedClaimStore
 from dray.driver.preparing.prepared_records import ClaimDeviceRecord, PreparedClaimRecord, PreparedRecordStage
 from dray.durable import CorruptFileError, Durability, UnsupportedVersionError
-from dray.node.claims.checkpoint import FILE, Checkpoint, LostCheckpoint
+from dray.node.claims.checkpoint import Checkpoint, LostCheckpoint
 from dray.node.claims.record import ClaimsRecord, ClaimUser, DriverPart, RecordedClaim, RecordedDevice
 from dray.node.claims.record import NodeClaimStage as NodeStage
 from dray.node.plugins.driver_interface import PreparedDevice
@@ -61,7 +64,7 @@ def record() -> ClaimsRecord:
 def agents(count: int, seed: int, folder: Path) -> Mutations:
     """Change the checkpoint of an agent so many times."""
     seen, chance, path = Mutations(), random.Random(seed), folder / "checkpoint"
-    FILE.write(path, record())
+    records = _write_log(path)
     good = path.read_bytes()
     while seen.count < count:
         seen.count += 1
@@ -71,7 +74,7 @@ def agents(count: int, seed: int, folder: Path) -> Mutations:
             loaded = Checkpoint(path).load()
         except UnsupportedVersionError:
             seen.outcomes["refused as newer"] += 1
-            seen.breaches += [f"newer: {content!r}"] if b'"version":1,' in content else []
+            seen.breaches += [f"newer: {content!r}"] if b'"version":2,' in content else []
         except Exception as broken:  # whatever it is, it should not have come out
             seen.breaches.append(f"{broken!r} for {content!r}")
         else:
@@ -79,11 +82,33 @@ def agents(count: int, seed: int, folder: Path) -> Mutations:
                 seen.outcomes["refused"] += 1
             elif loaded == record():
                 seen.outcomes["the same"] += 1
+            elif loaded in records and _is_cut(content, good, records.index(loaded)):
+                seen.outcomes["cut"] += 1
             else:
                 seen.breaches.append(f"accepted {content!r}")
         for each in folder.iterdir():
             each.unlink()
     return seen
+
+
+def _write_log(path: Path) -> list[ClaimsRecord]:
+    """Write a record claim by claim; return what the file said after each line."""
+    whole = record()
+    records = [replace(whole, claims=whole.claims[:count]) for count in range(len(whole.claims) + 1)]
+
+    async def write() -> None:
+        checkpoint = Checkpoint(path)
+        for each in records:
+            await checkpoint.store(each)
+
+    asyncio.run(write())
+    return records
+
+
+def _is_cut(content: bytes, good: bytes, changes: int) -> bool:
+    """Return whether so many changes are whole, and no line is finished after them."""
+    kept = b"".join(good.splitlines(keepends=True)[: changes + 1])
+    return content.startswith(kept.removesuffix(b"\n")) and b"\n" not in content[len(kept) :]
 
 
 def _book(folder: Path) -> PreparedClaimStore:

@@ -1,9 +1,9 @@
 """Driver calls with write-ahead recording: each is in the checkpoint before it is made and after its reply.
 
 Theory of operation: `record` is the current state of the agent's claims; it changes only between two awaits,
-by functions of `plan`, and under the locks kept here. `save` makes it durable. A call is made only after the
-record that contains it is durable; its outcome is put into the record at once and made durable before anyone
-acts on it.
+by functions of `plan`, and under the locks kept here. `save` writes it. A call is made only after the record
+that contains it is durable; its outcome is put into the record at once and written before anyone acts on it.
+The outcome need not survive a loss of power: without it, the call counts as made and is repeated.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from dray.client.rest_client import CALL_ERRORS
+from dray.durable import Durability
 from dray.node.claims import plan
 from dray.node.claims.checkpoint import Checkpoint
 from dray.node.claims.outcomes import DEVICE_GONE_TEXT
@@ -62,11 +63,11 @@ class CheckpointedCalls:
         self.save_error = ""
         """Why the last attempt to make the record durable failed; empty when it succeeded."""
 
-    async def save(self, point: str) -> str:
-        """Make the record durable; return what failed, or nothing. `point` names the step before."""
+    async def save(self, point: str, durability: Durability = Durability.POWER_LOSS) -> str:
+        """Write the record; return what failed, or nothing. `point` names the step before."""
         self._crash_point(f"{point}, not kept")
         try:
-            await self._checkpoint.store(self.record)
+            await self._checkpoint.store(self.record, durability)
         except OSError as error:
             self.save_error = str(error)
             return self.save_error
@@ -92,8 +93,8 @@ class CheckpointedCalls:
         outcomes = _complete_outcomes(call, await client.prepare(call.claims))
         self._crash_point("driver prepared")
         self.record = plan.record_prepared(self.record, call.driver.name, outcomes)
-        # When this is not durable, the claim counts as preparing; that is safe, and the next change saves it.
-        await self.save("preparing answered")
+        # When this is lost, the claim counts as preparing and the call is repeated.
+        await self.save("preparing answered", Durability.THIS_BOOT)
         await self._explain_failures(call.driver.name, outcomes)
 
     async def unprepare(self, calls: Iterable[DriverCall]) -> None:
@@ -107,7 +108,8 @@ class CheckpointedCalls:
         outcomes = _complete_outcomes(call, await client.unprepare(call.claims))
         self._crash_point("driver unprepared")
         self.record = plan.record_unprepared(self.record, call.driver.name, outcomes)
-        await self.save("unpreparing answered")
+        # When this is lost, the claim counts as unpreparing and the call is repeated.
+        await self.save("unpreparing answered", Durability.THIS_BOOT)
 
     async def _explain_failures(self, driver: str, outcomes: Mapping[str, PrepareOutcome]) -> None:
         """Add to a failure that the driver does not publish the device any more, where that is so."""

@@ -140,6 +140,9 @@ class PodClaimPreparer:
         record = known = ClaimsRecord() if isinstance(loaded, LostCheckpoint) else loaded
         if isinstance(loaded, LostCheckpoint) and loaded.why:
             self._options.log("the record of prepared claims is rebuilt", cause=loaded.why)
+        if self._checkpoint.cut_bytes:
+            cut = self._checkpoint.cut_bytes
+            self._options.log("an unfinished change of the record of prepared claims is dropped", bytes=cut)
         pods = tuple(pod for pod in pods if may_use_claims(pod))
         unknown_users = {pod.metadata.uid for pod in pods if has_unknown_entries(record, pod)} & running
         observed = await self._observe_claims(pods, record, required=lost, unknown_users=unknown_users)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -159,6 +160,41 @@ class ClaimsRecord(_CheckpointStruct, frozen=True):
     def remove_claim(self, uid: str) -> ClaimsRecord:
         """Return the record without a claim."""
         return msgspec.structs.replace(self, claims=tuple(each for each in self.claims if each.uid != uid))
+
+
+class ClaimsChange(_CheckpointStruct, frozen=True):
+    """The difference between two records."""
+
+    boot_id: str | None = None
+    """None when it is the same."""
+    removed: tuple[str, ...] = ()
+    """Uids, also of those that `put` has again at another position."""
+    put: tuple[RecordedClaim, ...] = ()
+
+    def apply(self, record: ClaimsRecord) -> ClaimsRecord:
+        """Return the later of the two records, given the earlier."""
+        removed, put = frozenset(self.removed), {claim.uid: claim for claim in self.put}
+        claims = [put.pop(each.uid, each) for each in record.claims if each.uid not in removed]
+        claims += put.values()
+        boot_id = record.boot_id if self.boot_id is None else self.boot_id
+        return ClaimsRecord(boot_id=boot_id, claims=tuple(claims))
+
+
+def build_change(before: ClaimsRecord, after: ClaimsRecord) -> ClaimsChange:
+    """Build the change that leads from one record to another."""
+    known = {claim.uid: claim for claim in before.claims}
+    wanted = {claim.uid for claim in after.claims}
+    staying = [claim.uid for claim in before.claims if claim.uid in wanted]
+    # Claims are put at the end: one at any other new position, and all that follow it, are removed first.
+    same = takewhile(
+        lambda pair: pair[0] == pair[1], zip(staying, (claim.uid for claim in after.claims), strict=False)
+    )
+    moved = staying[sum(1 for _ in same) :]
+    removed = (*(claim.uid for claim in before.claims if claim.uid not in wanted), *moved)
+    put = tuple(claim for claim in after.claims if claim.uid in moved or known.get(claim.uid) != claim)
+    return ClaimsChange(
+        boot_id=None if after.boot_id == before.boot_id else after.boot_id, removed=removed, put=put
+    )
 
 
 EMPTY_RECORD: Final = ClaimsRecord()

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from dray.client.timing import Backoff
+from dray.durable import Durability
 from dray.node.claims import plan
 from dray.node.claims.claim_events import PodClaimEvents
 from dray.node.claims.driver_calls import CheckpointedCalls
@@ -110,4 +111,5 @@ class UnusedClaimReleaser:
                 return False
             self._options.crash_point("announcement withdrawn")
             calls.record = plan.confirm_withdrawn(calls.record, uid)
-            return not await calls.save("let go")
+            # When this is lost, the deletion is repeated.
+            return not await calls.save("let go", Durability.THIS_BOOT)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import stat
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from dray.durable import UnsupportedVersionError
+from dray.append_log import AppendLog
+from dray.durable import Durability, StateFile, UnsupportedVersionError
 from dray.node.claims.checkpoint import FILE, Checkpoint, LostCheckpoint
 from dray.node.claims.record import ClaimsRecord, RecordedClaim
 
@@ -50,13 +55,13 @@ def test_a_file_of_a_later_version_is_left_where_it_is(tmp_path):
 
 def test_writers_that_come_together_share_a_write_and_the_newest_record_stays(tmp_path, monkeypatch):
     written: list[ClaimsRecord] = []
-    write = type(FILE).write
+    write = AppendLog.write
 
-    def counted(self, path, content):
-        written.append(content)
-        write(self, path, content)
+    def counted(self, change, whole, durability):
+        written.append(whole)
+        write(self, change, whole, durability)
 
-    monkeypatch.setattr(type(FILE), "write", counted)
+    monkeypatch.setattr(AppendLog, "write", counted)
     checkpoint = Checkpoint(tmp_path / "checkpoint")
 
     async def together() -> None:
@@ -65,6 +70,71 @@ def test_writers_that_come_together_share_a_write_and_the_newest_record_stays(tm
     asyncio.run(together())
     assert Checkpoint(tmp_path / "checkpoint").load() == numbered(99)
     assert len(written) <= 2
+
+
+def test_random_changes_are_read_back_by_the_next_agent(tmp_path):
+    """Claims come, change, go, and come back at another place."""
+    chance, path = random.Random(20261119), tmp_path / "checkpoint"
+    checkpoint, record = Checkpoint(path), ClaimsRecord(boot_id="boot")
+
+    async def change() -> None:
+        nonlocal record
+        for number in range(400):
+            for _ in range(chance.randrange(4)):
+                uid = f"claim-{chance.randrange(12)}"
+                if chance.random() < 0.4:
+                    record = record.remove_claim(uid)
+                else:
+                    record = record.put_claim(RecordedClaim(uid=uid, name=str(number)))
+            if chance.random() < 0.05:
+                record = replace(record, boot_id=str(number))
+            await checkpoint.store(record, chance.choice((Durability.POWER_LOSS, Durability.THIS_BOOT)))
+            assert Checkpoint(path).load() == record
+
+    asyncio.run(change())
+
+
+def test_changes_that_wait_together_share_one_sync(tmp_path, monkeypatch):
+    synced = count_syncs(monkeypatch)
+    checkpoint = Checkpoint(tmp_path / "checkpoint")
+
+    async def work() -> list[int]:
+        counts = []
+        await checkpoint.store(numbered(0))
+        counts.append(len(synced))
+        await checkpoint.store(numbered(1))
+        counts.append(len(synced))
+        await checkpoint.store(numbered(2), Durability.THIS_BOOT)
+        counts.append(len(synced))
+        durabilities = (Durability.THIS_BOOT, Durability.POWER_LOSS) * 20
+        await asyncio.gather(*(checkpoint.store(numbered(3 + n), d) for n, d in enumerate(durabilities)))
+        counts.append(len(synced))
+        return counts
+
+    counts = asyncio.run(work())
+    assert counts[:3] == [2, 3, 3], "the file and its directory, one append, one append without a sync"
+    assert counts[3] - counts[2] in (1, 2)
+
+
+def test_a_reader_of_version_1_finds_its_record_and_writes_version_2(tmp_path):
+    path = tmp_path / "checkpoint"
+    StateFile(FILE.what, 1).write(path, numbered(7))
+    checkpoint = Checkpoint(path)
+    assert checkpoint.load() == numbered(7)
+    asyncio.run(checkpoint.store(numbered(8)))
+    assert FILE.read(path) == (2, msgspec.json.encode(numbered(8)))
+
+
+def count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    synced: list[int] = []
+    sync = os.fsync
+
+    def counted(descriptor: int) -> None:
+        synced.append(descriptor)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    return synced
 
 
 def test_store_returns_only_when_its_own_record_is_durable(tmp_path):

@@ -69,7 +69,7 @@ async def test_an_agent_that_dies_misses_nothing(tmp_path, point, force):
 
 
 def torn(here: Site) -> None:
-    here.checkpoint.write_bytes(here.checkpoint.read_bytes()[:-20])
+    here.checkpoint.write_bytes(here.checkpoint.read_bytes().partition(b"\n")[0][:-20])
 
 
 def flipped(here: Site) -> None:
@@ -137,6 +137,26 @@ async def test_a_lost_record_is_rebuilt_and_unused_claims_are_released(tmp_path,
         assert here.gpu.calls[-1] == here.nic.calls[-1] == ("unprepare", ("c",))
 
 
+@pytest.mark.parametrize("lines", [1, 2, 3])
+async def test_an_unfinished_change_is_dropped_and_what_depended_on_it_is_repeated(tmp_path, lines):
+    """The file was cut within its first, second or third change: whichever it was, nothing stays behind."""
+    async with site(tmp_path) as here:
+        for name in ("c", "d"):
+            await here.create_claim(name)
+        a, b = await here.create_bound_pod("a", "c"), await here.create_bound_pod("b", "d")
+        async with here.agent():
+            await here.prepare_all(a, b)
+        written = here.checkpoint.read_bytes().splitlines(keepends=True)
+        here.checkpoint.write_bytes(b"".join(written[:lines]) + written[lines][:-20])
+        async with here.agent(a, b):
+            assert any("an unfinished change" in line for line in here.log)
+            assert here.gpu.prepared <= {held.name for held in here.preparer.record.claims}
+            await here.prepare_all(a, b)
+            await here.release_all(a, b)
+            await here.wait_until_empty()
+        assert list(here.checkpoint.parent.glob("claims.json.damaged-*")) == []
+
+
 async def test_a_record_that_is_too_old_is_made_whole(tmp_path):
     """Somebody put back yesterday's copy: what was prepared since is known, what was given back is asked."""
     async with site(tmp_path) as here:
@@ -162,8 +182,8 @@ async def test_a_record_that_is_too_old_is_made_whole(tmp_path):
 
 async def test_a_checkpoint_of_a_later_version_keeps_the_agent_from_starting(tmp_path):
     async with site(tmp_path) as here:
-        StateFile("dray node checkpoint", 2).write(here.checkpoint, {"claims": []})
-        with pytest.raises(UnsupportedVersionError, match="has version 2, this program knows up to 1"):
+        StateFile("dray node checkpoint", 3).write(here.checkpoint, {"claims": []})
+        with pytest.raises(UnsupportedVersionError, match="has version 3, this program knows up to 2"):
             async with here.agent():
                 pass
         assert here.checkpoint.exists()
