@@ -70,6 +70,7 @@ _FEW: dict[str, tuple[str, ...]] = {
         "node/plugins/registry.py:PluginRegistry._listeners",
         "server/watch/cache.py:WatchCache._listeners",
         "telemetry/metrics.py:MetricsRegistry._callbacks",
+        "telemetry/metrics.py:MetricsRegistry._refreshes",
     ),
     "counts of a few states": (
         "placement/device_searches.py:DeviceSearches.ending_counts",

@@ -24,7 +24,8 @@ from dray.client.transport import (
     TransportResponse,
     TransportStream,
 )
-from dray.cluster.local.transport import merge_headers, to_server_request, to_transport_response
+from dray.cluster.local.transport import to_server_request, to_transport_response
+from dray.cluster.services.component_connection import merge_headers
 from dray.server.http.application import ApiApplication
 from dray.server.http.requests import RequestUser
 from tests.simulated.event_loop import SimulatedLoop, SimulatedProcess

@@ -303,6 +303,7 @@ class ApiServer:
         )
 
     async def _serve_metrics(self, request: ApiRequest) -> ApiResponse:
+        await self.metrics.refresh()
         return ApiResponse(200, self.metrics.render(), CONTENT_TYPE_LATEST)
 
     def _record_comparison(self, comparison: CacheComparison) -> None:

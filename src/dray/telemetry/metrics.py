@@ -13,7 +13,7 @@ of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -72,6 +72,7 @@ class MetricsRegistry:
         self._definitions = definitions
         self._series: dict[str, dict[LabelValues, list[float]]] = {name: {} for name in definitions}
         self._callbacks: dict[str, list[CollectValues]] = {}
+        self._refreshes: list[Callable[[], Awaitable[None]]] = []
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -97,6 +98,15 @@ class MetricsRegistry:
     def join(self, other: MetricsRegistry) -> None:
         """Include the metrics of another service of this process, and those of the process once."""
         self.registry.register(other)
+
+    def add_refresh(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Have values of another process fetched before they are collected."""
+        self._refreshes.append(refresh)
+
+    async def refresh(self) -> None:
+        """Fetch the values of other processes."""
+        for refresh in self._refreshes:
+            await refresh()
 
     def render(self) -> bytes:
         """Render all metrics in the text format of Prometheus."""

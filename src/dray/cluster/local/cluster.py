@@ -1,19 +1,21 @@
-"""A whole cluster in one process: store, server, scheduler, controllers, and nodes with drivers.
+"""A whole cluster: store, server and nodes with drivers here, scheduler and controllers here or apart.
 
 Theory of operation: scheduler, controllers, agents and drivers are the same as in processes of their own.
 They reach the server through the local transport, each as a user with the permissions of its role, so nothing
-here may do what would be refused over the network. On shutdown they stop first, while the server still
-responds, so that their last writes and their leases are settled; containers stop with their agents, pods
-stay, and both run again after the next start.
+here may do what would be refused over the network. With more than one process, the scheduler and the
+controllers run in component processes (`dray.cluster.services.component_process`) with the same rights. On
+shutdown they stop first, while the server still responds, so that their last writes and their leases are
+settled; containers stop with their agents, pods stay, and both run again after the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +28,12 @@ from dray.cluster.local.nodes import LocalNodeContext, build_node_services, buil
 from dray.cluster.local.simulated_kubelet import SimulatedKubelet
 from dray.cluster.local.transport import build_local_client
 from dray.cluster.services.api_server import RunningServer, ServerProcessOptions, open_server
-from dray.cluster.services.components import ComponentOptions, build_controllers, build_scheduler
+from dray.cluster.services.component_process import ComponentProcess, ProcessComponent
+from dray.cluster.services.components import COMPONENTS, ComponentOptions
 from dray.cluster.services.process_setup import freeze_garbage_collector, install_stop_signals
-from dray.cluster.services.supervisor import PerNodeMetrics, SupervisedService
+from dray.cluster.services.supervisor import PerNodeMetrics, RunnableService, SupervisedService
 from dray.gates import GateSet
+from dray.server.http.application import ApiApplication
 from dray.server.http.requests import MASTERS
 from dray.store.address import parse_sqlite_path
 from dray.tasks import wait_for_first
@@ -40,6 +44,11 @@ SETUP_USER: Final = "dray:up"
 """The user that creates classes and simulated nodes, and reads pods for the activity log."""
 START_TIMEOUT_SECONDS: Final = 10.0
 """Seconds after which the start is reported even if a service is not ready."""
+
+
+def choose_processes(processors: int) -> int:
+    """Choose how many processes a cluster has on a machine."""
+    return 1 if processors < 2 else 2
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,8 @@ class LocalClusterOptions:
     """The user of containers of the `process` runtime: `pod`, one of each pod's own, or `agent`."""
     gates: GateSet = field(default_factory=GateSet.from_defaults)
     """The gates of nodes; the other services have their own."""
+    processes: int = 1
+    """How many processes server, scheduler and controllers have together."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,7 @@ async def open_cluster(
         for service in services:
             if not service.node:
                 started.metrics.registry.register(service)
+                started.metrics.add_refresh(service.refresh)
         started.metrics.registry.register(PerNodeMetrics([service for service in services if service.node]))
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(service.run(), name=service.name) for service in services]
@@ -122,22 +134,35 @@ def _build_services(
         app, options.server.directory, server.authority, log, *node_options, _list_secret_files(options)
     )
     services = [
-        SupervisedService(
-            "scheduler",
-            lambda: build_scheduler(build_local_client(app, SCHEDULER_USER), options.scheduler),
-            log,
-        ),
-        SupervisedService(
-            "controllers",
-            lambda: build_controllers(build_local_client(app, CONTROLLER_USER), options.controller),
-            log,
-        ),
+        *_build_components(app, options),
         SupervisedService("simulated kubelet", lambda: SimulatedKubelet(setup_client), log),
     ]
     for number in range(options.nodes):
         services += build_node_services(context, number)
     services += (build_simulated_node(context, number) for number in range(options.simulated))
     return tuple(services)
+
+
+def _build_components(app: ApiApplication, options: LocalClusterOptions) -> Iterator[SupervisedService]:
+    """Build scheduler and controllers: here, in one process of their own, or in one for each."""
+    log = options.server.log
+    components = (
+        ProcessComponent("scheduler", SCHEDULER_USER, options.scheduler),
+        ProcessComponent("controllers", CONTROLLER_USER, options.controller),
+    )
+    if options.processes == 1:
+        for each in components:
+            build = partial(_build_local_component, app, each)
+            yield SupervisedService(each.name, build, log)
+        return
+    groups = [components] if options.processes == 2 else [(each,) for each in components]
+    for group in groups:
+        name = " and ".join(each.name for each in group)
+        yield SupervisedService(name, partial(ComponentProcess, app, group, log), log)
+
+
+def _build_local_component(app: ApiApplication, component: ProcessComponent) -> RunnableService:
+    return COMPONENTS[component.name](build_local_client(app, component.user), component.options)
 
 
 async def _prepare_objects(client: Client, options: LocalClusterOptions, stop: asyncio.Event | None) -> None:

@@ -10,7 +10,7 @@ Rules for this file: the user is fixed when the transport is built; nothing in a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from dray.client.client import Client
@@ -22,6 +22,7 @@ from dray.client.transport import (
     TransportResponse,
     TransportStream,
 )
+from dray.cluster.services.component_connection import merge_headers
 from dray.server.http.application import ApiApplication, InProcessRequest
 from dray.server.http.requests import AUTHENTICATED, ApiResponse, RequestUser
 
@@ -89,14 +90,6 @@ def to_transport_response(answer: ApiResponse) -> TransportResponse:
     # Structs are frozen: the stored one is as good as one decoded from the body.
     view = None if stored is None else lambda: stored.view
     return TransportResponse(answer.code, merge_headers(answer), answer.body, view)
-
-
-def merge_headers(answer: ApiResponse) -> Mapping[str, str]:
-    """Merge the headers of a response: names in lower case, values joined by commas."""
-    headers = {"content-type": answer.content_type}
-    for name, value in answer.headers:
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
 
 
 async def _iterate_once(body: bytes) -> AsyncIterator[bytes]:

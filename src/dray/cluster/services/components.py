@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -115,6 +116,13 @@ def build_scheduler(client: Client, options: ComponentOptions) -> RunnableServic
             log=options.log,
         ),
     )
+
+
+COMPONENTS: Final[Mapping[str, Callable[[Client, ComponentOptions], RunnableService]]] = {
+    "scheduler": build_scheduler,
+    "controllers": build_controllers,
+}
+"""Builds the components of a local cluster, by the names that users see."""
 
 
 def load_profile(file: Path | None, scheduler_name: str = "") -> PlacementOptions:

@@ -1,4 +1,4 @@
-"""Process setup of services: stop signals and the garbage collector.
+"""Process setup of services: the event loop, stop signals and the garbage collector.
 
 Rules for this file: it imports no service, so that each process loads only what it runs.
 """
@@ -15,6 +15,22 @@ _REPEATED_SIGNAL_SECONDS: Final = 1.0
 """Signals within this time are one request to stop, forwarded by a parent process."""
 GC_THRESHOLDS: Final = (10_000, 20, 50)
 """After how many new objects the collector runs on the youngest generation, and how often on older ones."""
+
+
+def build_runner() -> asyncio.Runner:
+    """Build a runner with the fastest event loop available."""
+    try:
+        import uvloop
+    except ImportError:  # an optional speed-up
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+def count_processors() -> int:
+    """Return how many processors this process may use."""
+    # Not every system can restrict a process to some of its processors.
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
 
 def install_stop_signals() -> asyncio.Event:

@@ -65,6 +65,10 @@ class SupervisedService:
         """Collect the metrics of the current instance, for the Prometheus client."""
         return self._service.metrics.collect()
 
+    async def refresh(self) -> None:
+        """Fetch the metrics of the current instance, if another process has them."""
+        await self._service.metrics.refresh()
+
     async def run(self) -> None:
         """Keep it running until cancelled."""
         if self._after is not None:

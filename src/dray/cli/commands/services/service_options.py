@@ -144,16 +144,10 @@ def build_server_options(chosen: dict[str, Any]) -> ServerProcessOptions:
 
 def run_service(work: Coroutine[Any, Any, None]) -> None:
     """Run a service in this thread, with the fastest event loop available."""
-    import asyncio
+    from dray.cluster.services.process_setup import build_runner
 
     try:
-        import uvloop
-    except ImportError:  # an optional speed-up
-        factory: Any = None
-    else:
-        factory = uvloop.new_event_loop
-    try:
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with build_runner() as runner:
             runner.run(work)
     except BaseExceptionGroup as several:
         raise _unwrap_exception_group(several) from None

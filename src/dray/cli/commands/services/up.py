@@ -82,6 +82,14 @@ _GATES = tuple(
     default=None,
     help="Print a line when a pod changes; by default only to a terminal.",
 )
+@click.option(
+    "--processes",
+    type=click.Choice(["auto", "1", "2", "3"]),
+    default="auto",
+    show_default=True,
+    help="Processes of the cluster: 1; 2, scheduler and controllers in one of their own; 3, in one each; "
+    "`auto` goes by the processors.",
+)
 @search_timeout_option
 @serving_options
 @quiet_log_options
@@ -109,17 +117,19 @@ def _print_activity(line: str) -> None:
     click.echo(sanitize_line(line), err=True)
 
 
-_NODE_OPTIONS = ("nodes", "simulated", "runtime", "rootfs", "container_user")
+_CLUSTER_OPTIONS = ("nodes", "simulated", "runtime", "rootfs", "container_user")
 
 
 def _build_options(chosen: dict[str, Any]) -> LocalClusterOptions:
-    from dray.cluster.local.cluster import LocalClusterOptions
+    from dray.cluster.local.cluster import LocalClusterOptions, choose_processes
     from dray.cluster.services.components import ComponentOptions, load_profile
+    from dray.cluster.services.process_setup import count_processors
     from dray.gates import GateSet
 
     defaults: GateSet = chosen.pop("gates")
     gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), defaults) for name in _COMPONENTS}
-    nodes = {name: chosen.pop(name) for name in _NODE_OPTIONS}
+    processes = chosen.pop("processes")
+    others = {name: chosen.pop(name) for name in _CLUSTER_OPTIONS}
     file, search_seconds = chosen.pop("profile"), chosen.pop("search_timeout")
     server = build_server_options({**chosen, "gates": gates["server"]})
     # Only processes that share a store need leader election.
@@ -130,7 +140,8 @@ def _build_options(chosen: dict[str, Any]) -> LocalClusterOptions:
         replace(scheduler, profile=load_profile(file)),
         ComponentOptions(gates["controller"], elect, log=server.log, upkeep=True),
         gates=gates["node"],
-        **nodes,
+        processes=choose_processes(count_processors()) if processes == "auto" else int(processes),
+        **others,
     )
 
 
