@@ -64,6 +64,7 @@ CONDITION_MESSAGE_BYTES: Final = 32 * 1024
 NODES_PER_CLASSIC_LIST: Final = 128
 ANNOTATION_BYTES: Final = 256 * 1024
 CONFIG_DATA_BYTES: Final = 1024 * 1024
+REQUESTS_PER_TRANSACTION: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +123,5 @@ LIMITS: Final = (
     FieldLimit("node lists of a classic claim", NODES_PER_CLASSIC_LIST, "nodes each"),
     FieldLimit("annotations of an object", ANNOTATION_BYTES, "bytes, keys and values together"),
     FieldLimit("data of a ConfigMap or Secret", CONFIG_DATA_BYTES, "bytes, all values together"),
+    FieldLimit("requests of a transaction", REQUESTS_PER_TRANSACTION, "requests"),
 )

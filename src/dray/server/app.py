@@ -65,8 +65,8 @@ from dray.server.observability.request_recorder import RequestRecorder, register
 from dray.server.observability.webhook_recorder import WebhookRecorder
 from dray.server.openapi import OpenApiDocuments
 from dray.server.registry.deleter import ObjectDeleter
-from dray.server.registry.dispatcher import RequestDispatcher
-from dray.server.registry.object_registry import ObjectRegistry, WriteObserver
+from dray.server.registry.dispatcher import RequestDispatcher, WriteVerbs
+from dray.server.registry.object_registry import ObjectRegistry, WriteObserver, WriteRegistry
 from dray.server.registry.patcher import ObjectPatcher
 from dray.server.registry.pod_logs import PodLogs
 from dray.server.registry.pod_subresources import PodSubresources
@@ -74,9 +74,12 @@ from dray.server.registry.reader import StoredObjectReader
 from dray.server.registry.review_endpoints import ReviewEndpoints
 from dray.server.registry.watch_server import WatchServer
 from dray.server.registry.writer import ObjectWriter
+from dray.server.transactions.endpoint import TransactionEndpoint
+from dray.server.transactions.parsing import TransactionParser
+from dray.server.transactions.staged_registry import StagedRegistry
 from dray.server.watch.cache import WatchCache
 from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
-from dray.store import Store
+from dray.store import SequenceStore, Store
 from dray.store.errors import StoreClosedError
 from dray.telemetry.logs import StructuredLogger
 from dray.x509_certificates import RENEWAL_PATH
@@ -115,6 +118,7 @@ class ApiServer:
 
     def __init__(self, store: Store, options: ApiServerOptions) -> None:
         self._store = store
+        self._commits_sequences = isinstance(store, SequenceStore)
         self._options = options
         self.cache = WatchCache(store)
         self.metrics = ApiServerMetrics()
@@ -163,28 +167,24 @@ class ApiServer:
             AccessReviews(authorizer, authenticator, accounts),
             TokenRequestIssuer(cache, accounts),
         )
-        registry = ObjectRegistry(
-            self._store,
-            cache,
-            self._build_admission_rules(authorizer),
-            self._build_webhook_admission(),
-            WriteObserver(self._record_commit, self._audit.record_internal),
-            options.limits.max_object_bytes,
-        )
-        dispatcher = self._build_dispatcher(registry, reviews)
+        registry = self._build_registry(authorizer)
+        access_control = ServerAccessControl(authenticator, authorizer)
+        dispatcher = self._build_dispatcher(registry, reviews, access_control)
         served = [kind for kind in KINDS if options.gates.is_served(kind)]
+        router = Router(served, transactions=self._commits_sequences)
         app = ApiApplication(
-            Router(served),
-            ServerAccessControl(authenticator, authorizer),
+            router,
+            access_control,
             self._build_flow_control(),
             RequestRecorder(self.metrics, options.log, self._audit),
             dispatcher.answer,
             self._build_endpoints(served, accounts).answer,
             options.clock,
+            TransactionParser(router, dispatcher.verbs).parse,
             options.limits.max_body_bytes,
         )
         background = [
-            GarbageCollector(cache, registry, dispatcher.deleter, self._log_collection_failure).run(),
+            GarbageCollector(cache, registry, dispatcher.verbs.deleter, self._log_collection_failure).run(),
             EventExpiry(cache, registry, options.clock).run(),
             compact_history(self._store, options.clock.monotonic),
             self._cache_verifier.run(),
@@ -192,6 +192,16 @@ class ApiServer:
             self._restore_quarantine.run_until_settled(self._store, log=options.log),
         ]
         return app, background
+
+    def _build_registry(self, authorizer: UnionAuthorizer) -> ObjectRegistry:
+        return ObjectRegistry(
+            self._store,
+            self.cache,
+            self._build_admission_rules(authorizer),
+            self._build_webhook_admission(),
+            WriteObserver(self._record_commit, self._audit.record_internal),
+            self._options.limits.max_object_bytes,
+        )
 
     async def _check_ledger(self) -> None:
         """Compare ledger and claims at the start and periodically: another program may write to the store."""
@@ -251,29 +261,37 @@ class ApiServer:
             WebhookReachabilityRule(self._options.webhook_services),
         ]
 
-    def _build_dispatcher(self, registry: ObjectRegistry, reviews: ReviewEndpoints) -> RequestDispatcher:
+    def _build_dispatcher(
+        self, registry: ObjectRegistry, reviews: ReviewEndpoints, access_control: ServerAccessControl
+    ) -> RequestDispatcher:
         options, cache, clock = self._options, self.cache, self._options.clock
-        uids = generate_uids(options.random_bytes)
-        writer = ObjectWriter(registry, options.gates, clock, uids.__next__, options.random_int)
-        deleter = ObjectDeleter(registry, clock)
-        reader = StoredObjectReader(self._store, cache, options.limits.max_page)
+        new_uid = generate_uids(options.random_bytes).__next__
         responses = ResponseWriter(cache, clock.now)
+
+        def build_verbs(written: WriteRegistry) -> WriteVerbs:
+            writer = ObjectWriter(written, options.gates, clock, new_uid, options.random_int)
+            patcher, deleter = ObjectPatcher(written, writer, clock), ObjectDeleter(written, clock)
+            return WriteVerbs(writer, patcher, deleter, PodSubresources(written, deleter, clock), responses)
+
+        staged = StagedRegistry(registry)
+        transactions = TransactionEndpoint(registry, staged, build_verbs(staged), access_control.authorize)
+        reader = StoredObjectReader(self._store, cache, options.limits.max_page)
         return RequestDispatcher(
             reader,
-            writer,
-            ObjectPatcher(registry, writer, clock),
-            deleter,
-            PodSubresources(registry, deleter, clock),
+            build_verbs(registry),
             WatchServer(cache, reader, responses, options.random_int),
             responses,
             reviews.answer,
             self.pod_logs.answer,
+            transactions.answer,
         )
 
     def _build_endpoints(
         self, served: Sequence[Kind], accounts: ServiceAccountTokens
     ) -> NonResourceEndpoints:
-        discovery, openapi = DiscoveryEndpoints(served, self._options.address), OpenApiDocuments(served)
+        transactions = self._commits_sequences
+        discovery = DiscoveryEndpoints(served, self._options.address, transactions=transactions)
+        openapi = OpenApiDocuments(served, transactions=transactions)
         administration = AdministrationEndpoints(
             self._store, self.cache, self._restore_quarantine, self._options.keys
         )

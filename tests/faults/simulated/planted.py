@@ -45,13 +45,14 @@ def _drop_compares(rule: type[Any]) -> None:
 
 
 def _overwrite_objects() -> None:
-    run = ObjectRegistry._run_transaction
+    plan = ObjectRegistry.plan_write
 
-    async def run_without(self: Any, compares: Any, writes: Any) -> Any:
-        kept = [each for each in compares if not isinstance(each, KeyUnchanged)]
-        return await run(self, kept, writes)
+    def plan_without(self: Any, change: Any, key: bytes) -> Any:
+        planned = plan(self, change, key)
+        kept = tuple(each for each in planned.compares if not isinstance(each, KeyUnchanged))
+        return replace(planned, compares=kept)
 
-    ObjectRegistry._run_transaction = run_without  # type: ignore[method-assign]
+    ObjectRegistry.plan_write = plan_without  # type: ignore[method-assign]
 
 
 def _remove_finalizers() -> None:

@@ -129,7 +129,9 @@ SERVED_BY_OTHERS = {
 )
 def test_every_row_is_of_a_kind_in_the_table_of_kinds(table: str, rows: set[tuple[str, str]]) -> None:
     plurals = {(kind.group, kind.plural) for kind in KINDS}
-    virtual = {(row.group, row.plural) for row in resources.VIRTUAL_RESOURCES}
+    virtual = {
+        (row.group, row.plural) for row in (*resources.VIRTUAL_RESOURCES, resources.TRANSACTION_RESOURCE)
+    }
     wildcards = {(kind.group, "*") for kind in KINDS}
     assert rows <= NAMES | plurals | virtual | wildcards, table
 

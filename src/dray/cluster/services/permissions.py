@@ -25,6 +25,7 @@ LEASE_NAMESPACE: Final = "kube-system"
 
 _NODE_PREFIX: Final = "system:node:"
 _READ_VERBS: Final = "get,list,watch"
+_TRANSACTION_RULE: Final = "create: transactions.dray.dev"
 _EVENT_RULE: Final = "create,patch: events events.events.k8s.io"
 
 
@@ -67,8 +68,11 @@ SCHEDULER_PERMISSIONS: Final = ServicePermissions(
         _EVENT_RULE,
     ),
     "dray-scheduler",
-    # Whether the guard keeps a ledger of devices.
-    optional_rules=("get: validatingwebhookconfigurations.admissionregistration.k8s.io [dray-guard]",),
+    # Whether the guard keeps a ledger of devices; several writes in one request.
+    optional_rules=(
+        "get: validatingwebhookconfigurations.admissionregistration.k8s.io [dray-guard]",
+        _TRANSACTION_RULE,
+    ),
 )
 
 CONTROLLER_PERMISSIONS: Final = ServicePermissions(
@@ -92,6 +96,7 @@ CONTROLLER_PERMISSIONS: Final = ServicePermissions(
     "dray-controller",
     # Whether kube-controller-manager keeps the claims already.
     namespaced_rules=((LEASE_NAMESPACE, ("get: leases.coordination.k8s.io [kube-controller-manager]",)),),
+    optional_rules=(_TRANSACTION_RULE,),
 )
 
 GUARD_PERMISSIONS: Final = ServicePermissions(
@@ -131,6 +136,7 @@ NODE_PERMISSIONS: Final = ServicePermissions(
         _EVENT_RULE,
     ),
     namespaced_rules=(("kube-node-lease", ("create,patch: leases.coordination.k8s.io",)),),
+    optional_rules=(_TRANSACTION_RULE,),
 )
 """What an agent needs whose user is not its node."""
 

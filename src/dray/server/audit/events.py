@@ -6,6 +6,9 @@ one. Other reads that are allowed leave none. A change by the server itself leav
 (`build_internal_event`). Annotations of admission webhooks have a line of their own, with the id of the
 request (`build_annotation_event`).
 
+Both lines of a transaction list the requests in it (`requests`); the full one has the code of each that was
+carried out or refused.
+
 `user` is who sent the request, by its credentials. `impersonatedUser` is the user as whom it was carried out,
 when that is another one; the names are those of Kubernetes.
 """
@@ -13,15 +16,16 @@ when that is another one; the names are those of Kubernetes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import zip_longest
 
 import msgspec
 
 from dray.clock import format_micro_timestamp
 from dray.server.admission.change import ObjectChange
 from dray.server.audit.redaction import has_secret_body, redact_query
-from dray.server.http.requests import ApiCall, ApiRequest
+from dray.server.http.requests import ApiCall, ApiRequest, PartResult
 from dray.telemetry.redaction import redact
 
 DENIAL_CODES = frozenset({401, 403, 429})
@@ -43,6 +47,21 @@ class AuditOutcome(msgspec.Struct, frozen=True):
     name: str = ""
     """The name of the object, when the request did not have it."""
     body: bytes = b""
+    parts: tuple[PartResult, ...] = ()
+    """What became of the requests inside a transaction."""
+
+
+class AuditedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request inside a transaction; without a code it was not carried out, or not yet."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    code: int = 0
 
 
 class ImpersonatedUser(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,6 +103,7 @@ class AuditEvent(
     count: int = 0
     note: str = ""
     annotations: dict[str, str] = {}
+    requests: tuple[AuditedRequest, ...] = ()
 
 
 def is_recorded(call: ApiCall) -> bool:
@@ -104,13 +124,14 @@ def build_received_event(request: ApiRequest, now: datetime) -> AuditEvent:
         source=request.source,
         verb=request.call.verb,
         path=redact(request.call.path),
+        requests=_list_requests(request),
     )
 
 
 def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: datetime) -> AuditEvent:
     """Build the line that is written before a response is sent."""
     call = request.call
-    secret = has_secret_body(call)
+    secret = has_secret_body(call) or any(has_secret_body(part.call) for part in request.parts)
     return AuditEvent(
         event="complete",
         time=format_micro_timestamp(now),
@@ -135,6 +156,27 @@ def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: dateti
         milliseconds=round(outcome.seconds * 1000, 3),
         request=WITHHELD_HASH if secret else hash_body(request.body),
         response=WITHHELD_HASH if secret else hash_body(outcome.body),
+        requests=_list_requests(request, outcome.parts),
+    )
+
+
+def _list_requests(request: ApiRequest, results: Sequence[PartResult] = ()) -> tuple[AuditedRequest, ...]:
+    """The requests inside a transaction."""
+    if not request.parts:
+        return ()
+    return tuple(
+        AuditedRequest(
+            part.call.verb,
+            redact(part.call.group),
+            redact(part.call.version),
+            redact(part.call.plural),
+            redact(part.call.subresource),
+            redact(part.call.namespace),
+            redact(part.call.name or result.name),
+            result.code,
+        )
+        for part, result in zip_longest(request.parts, results, fillvalue=PartResult())
+        if isinstance(part, ApiRequest)
     )
 
 

@@ -80,8 +80,12 @@ class _EncodedDocument:
 class DiscoveryEndpoints:
     """Answers the paths of discovery for the served kinds."""
 
-    def __init__(self, kinds: Sequence[Kind] = KINDS, address: str = "") -> None:
-        self.resources: Mapping[tuple[str, str], tuple[ApiResource, ...]] = list_resources(kinds)
+    def __init__(
+        self, kinds: Sequence[Kind] = KINDS, address: str = "", *, transactions: bool = False
+    ) -> None:
+        self.resources: Mapping[tuple[str, str], tuple[ApiResource, ...]] = list_resources(
+            kinds, transactions=transactions
+        )
         documents = dict(_build_legacy_documents(self.resources, address))
         self._documents = {(path, ""): _encode_document(document) for path, document in documents.items()}
         for version in ("v2", "v2beta1"):

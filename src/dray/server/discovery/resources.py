@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from dray.api.kinds import Kind
-from dray.server.http.requests import REVIEW_KINDS
+from dray.api.transactions import GROUP, KIND, VERSION
+from dray.server.http.requests import REVIEW_KINDS, TRANSACTIONS
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _UPDATE_VERBS: Final = ("get", "patch", "update")
@@ -106,10 +107,20 @@ VIRTUAL_RESOURCES: Final = (
 """Resources outside the table of kinds."""
 
 
-def list_resources(kinds: Iterable[Kind]) -> dict[tuple[str, str], tuple[ApiResource, ...]]:
+_TRANSACTION_KIND: Final = (GROUP, VERSION, KIND)
+TRANSACTION_RESOURCE: Final = ApiResource(
+    *TRANSACTIONS, KIND.lower(), False, _TRANSACTION_KIND, _CREATE_VERBS
+)
+"""The resource of servers whose store commits several writes together."""
+
+
+def list_resources(
+    kinds: Iterable[Kind], *, transactions: bool = False
+) -> dict[tuple[str, str], tuple[ApiResource, ...]]:
     """Every resource by group and version: groups in the order of the kinds, the best version first."""
     found: dict[tuple[str, str], list[ApiResource]] = {}
-    for row in (*(row for kind in kinds for row in _build_rows(kind)), *VIRTUAL_RESOURCES):
+    virtual = (*VIRTUAL_RESOURCES, TRANSACTION_RESOURCE) if transactions else VIRTUAL_RESOURCES
+    for row in (*(row for kind in kinds for row in _build_rows(kind)), *virtual):
         found.setdefault((row.group, row.version), []).append(row)
     groups = list(dict.fromkeys(group for group, _ in found))
     ordered = sorted(found, key=lambda each: (groups.index(each[0]), _rank_version(each[1])))

@@ -47,6 +47,7 @@ from dray.server.http.requests import (
     ApiCall,
     ApiRequest,
     ApiResponse,
+    PartResult,
     RequestUser,
 )
 from dray.server.http.routing import Router, check_served
@@ -94,6 +95,8 @@ class RequestResult(msgspec.Struct, frozen=True):
     body: bytes = b""
     stored: StoredObject | None = None
     """The object in the body, when the body is its stored form."""
+    parts: tuple[PartResult, ...] = ()
+    """What became of the requests inside a transaction that was carried out."""
 
 
 class RequestObserver(Protocol):
@@ -137,6 +140,8 @@ class ApiApplication:
     resource_endpoint: Callable[[ApiRequest], Awaitable[ApiResponse]]
     path_endpoint: Callable[[ApiRequest], Awaitable[ApiResponse]]
     clock: Clock
+    parse_transaction: Callable[[ApiRequest], ApiRequest]
+    """Finds the requests inside a transaction."""
     max_body_bytes: int = ServerLimits().max_body_bytes
     audit_ids: Iterator[str] = field(default_factory=generate_request_ids)
 
@@ -165,6 +170,8 @@ class ApiApplication:
             async with self.flow_control.acquire(call, user):
                 body = await read_body(receive, headers, self.max_body_bytes)
                 request = replace(request, body=body, authorization_reason=reason)
+                if call.is_transaction:
+                    request = self.parse_transaction(request)
                 await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 if isinstance(response.body, bytes):
@@ -205,6 +212,8 @@ class ApiApplication:
             if call.is_long_running:
                 return await self._open_in_process_stream(request, started)
             async with self.flow_control.acquire(call, user):
+                if call.is_transaction:
+                    request = self.parse_transaction(request)
                 await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 await self._record_response(request, response, started)
@@ -237,7 +246,7 @@ class ApiApplication:
         """Record a response whose body is complete."""
         assert isinstance(response.body, bytes)
         seconds = self.clock.monotonic() - started
-        result = RequestResult(response.code, seconds, error, response.body, response.stored)
+        result = RequestResult(response.code, seconds, error, response.body, response.stored, response.parts)
         await self.observer.record_response(request, result)
 
     async def _finish(

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from dray.api import transactions
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.server.objects.stored_object import StoredObject
@@ -45,6 +46,9 @@ REVIEW_KINDS: Mapping[tuple[str, str], tuple[str, bool]] = MappingProxyType(
     }
 )
 """Reviews, which are answered and not stored: kind and whether it is namespaced, by group and plural."""
+
+TRANSACTIONS = (transactions.GROUP, transactions.VERSION, transactions.PLURAL)
+"""Group, version and plural of transactions, which are carried out and not stored."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _NO_EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -117,6 +121,11 @@ class ApiCall(msgspec.Struct, frozen=True):
         return self.verb in _WRITE_METHODS
 
     @property
+    def is_transaction(self) -> bool:
+        """Whether the body has requests to carry out together."""
+        return self.kind is None and (self.group, self.version, self.plural) == TRANSACTIONS
+
+    @property
     def dry_run(self) -> bool:
         return "dryRun" in self.query
 
@@ -138,6 +147,8 @@ class ApiRequest(msgspec.Struct, frozen=True):
     """Whether the body comes from our own JSON writer, which writes no field twice."""
     impersonator: RequestUser | None = None
     """The authenticated user, when it impersonates `user`."""
+    parts: tuple[ApiRequest, ...] = ()
+    """The requests inside a transaction."""
 
     @property
     def caller(self) -> RequestUser:
@@ -175,6 +186,17 @@ class ApiResponse(msgspec.Struct, frozen=True):
     headers: Sequence[tuple[str, str]] = ()
     stored: StoredObject | None = None
     """The object in the body, when the body is its stored form."""
+    parts: tuple[PartResult, ...] = ()
+    """What became of the requests inside a transaction."""
+
+
+class PartResult(msgspec.Struct, frozen=True):
+    """What became of a request inside a transaction."""
+
+    code: int = 0
+    """The status code; 0 when it was not carried out."""
+    name: str = ""
+    """The name of the object."""
 
 
 def build_json_response(

@@ -20,7 +20,7 @@ from dray.server.http.errors import (
     new_method_not_allowed,
     new_path_not_found,
 )
-from dray.server.http.requests import REVIEW_KINDS, ApiCall
+from dray.server.http.requests import REVIEW_KINDS, TRANSACTIONS, ApiCall
 
 _VERBS: Mapping[tuple[str, bool], str] = MappingProxyType(
     {
@@ -55,7 +55,9 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 class Router:
     """Routes paths to the served kinds."""
 
-    def __init__(self, kinds: Iterable[Kind]) -> None:
+    def __init__(self, kinds: Iterable[Kind], *, transactions: bool = False) -> None:
+        """`transactions` says whether the store can commit several writes together."""
+        self._serves_transactions = transactions
         self._kinds: dict[tuple[str, str, str], Kind] = {
             (kind.group, version, kind.plural): kind for kind in kinds for version in kind.versions
         }
@@ -102,6 +104,8 @@ class Router:
         is_found = _is_served(kind, namespace, name, subresource)
         if kind is None:
             is_found = version == "v1" and (group, plural) in REVIEW_KINDS
+            if self._serves_transactions and (group, version, plural) == TRANSACTIONS:
+                is_found = not (namespace or name)
         if bindings and (name or not namespace):
             is_found = False
         is_allowed = verb == "create" if bindings else bool(verb)

@@ -100,7 +100,7 @@ class RestoreQuarantine:
         for stored in self._cache.list_objects(_NODE):
             if stored.name not in self._accounted_nodes and _ACCOUNTED_BYTES in stored.value:
                 noted = stored.metadata.annotations.get(ACCOUNTED_ANNOTATION, "")
-                if noted == mark.id:
+                if noted == mark.id and stored.revision > 0:  # a staged write may never be committed
                     self._accounted_nodes.add(stored.name)
                 yield stored.name, noted
 

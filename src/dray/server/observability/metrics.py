@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from dray.api.kinds import KINDS
-from dray.server.http.requests import REVIEW_KINDS, ApiCall
+from dray.server.http.requests import REVIEW_KINDS, TRANSACTIONS, ApiCall
 from dray.telemetry import metrics as numbers
 from dray.telemetry.metrics import OTHER_LABEL, LabelValues, MetricDefinition, MetricType, add_observation
 
@@ -138,6 +138,7 @@ _RESOURCES = frozenset(
     {
         *((kind.group, version, kind.plural) for kind in KINDS for version in kind.versions),
         *((group, "v1", plural) for group, plural in REVIEW_KINDS),
+        TRANSACTIONS,
         ("", "", ""),
     }
 )

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dray.api.transactions import find_failed_request
 from dray.server.audit.events import AuditOutcome
 from dray.server.audit.log import AuditLog
 from dray.server.http.application import RequestResult
 from dray.server.http.flow_control import FlowController
-from dray.server.http.requests import ApiRequest
+from dray.server.http.requests import ApiRequest, PartResult
 from dray.server.objects.stored_object import StoredMetadata
 from dray.server.observability import metrics as names
 from dray.server.observability.metrics import ApiServerMetrics
@@ -44,9 +45,14 @@ class RequestRecorder:
         call = request.call
         self.metrics.record_request(call, result.code, result.seconds)
         reason = "" if result.error is None else result.error.reason
-        name = "" if call.name or not call.is_write else _read_object_name(result)
+        named = call.name or not call.is_write or request.parts
+        name = "" if named else _read_object_name(result)
+        parts = _list_part_results(request, result) if request.parts else ()
+        for part, done in zip(request.parts, parts, strict=True):
+            if done.code:
+                self.metrics.record_request(part.call, done.code, result.seconds)
         outcome = AuditOutcome(
-            result.code, result.seconds, reason, request.authorization_reason, name, result.body
+            result.code, result.seconds, reason, request.authorization_reason, name, result.body, parts
         )
         await self.audit.record_complete(request, outcome)
         level = _choose_log_level(request, result)
@@ -91,6 +97,18 @@ def _choose_log_level(request: ApiRequest, result: RequestResult) -> LogLevel:
         return LogLevel.ERROR
     slow = result.seconds > SLOW_REQUEST_SECONDS and not request.call.is_long_running
     return LogLevel.WARNING if slow else LogLevel.DEBUG
+
+
+def _list_part_results(request: ApiRequest, result: RequestResult) -> tuple[PartResult, ...]:
+    """What became of the requests of a transaction; when one was refused, the others were not carried out."""
+    if result.parts:
+        return result.parts
+    causes = (result.error.details or {}).get("causes", ()) if result.error is not None else ()
+    failed = find_failed_request(causes)
+    return tuple(
+        PartResult(result.code) if number == failed else PartResult()
+        for number, _ in enumerate(request.parts)
+    )
 
 
 def _read_object_name(result: RequestResult) -> str:

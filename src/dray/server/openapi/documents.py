@@ -39,8 +39,9 @@ class _CachedDocument:
 class OpenApiDocuments:
     """Answers requests for OpenAPI documents."""
 
-    def __init__(self, kinds: Sequence[Kind] = KINDS) -> None:
+    def __init__(self, kinds: Sequence[Kind] = KINDS, *, transactions: bool = False) -> None:
         self._kinds = kinds
+        self._transactions = transactions
         self._documents: dict[str, _CachedDocument] = {}
 
     @cached_property
@@ -48,7 +49,7 @@ class OpenApiDocuments:
         """Resources by the path of their group and version, such as `apis/apps/v1`."""
         return {
             f"apis/{group}/{version}" if group else f"api/{version}": rows
-            for (group, version), rows in list_resources(self._kinds).items()
+            for (group, version), rows in list_resources(self._kinds, transactions=self._transactions).items()
         }
 
     def answer(

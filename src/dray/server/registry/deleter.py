@@ -26,9 +26,9 @@ from dray.server.registry import object_metadata
 from dray.server.registry.object_registry import (
     DeleteObject,
     LeaveUnchanged,
-    ObjectRegistry,
     SaveObject,
     WriteDecision,
+    WriteRegistry,
     WriteResult,
 )
 from dray.server.registry.selectors import ListSelector
@@ -47,7 +47,7 @@ _MAX_GRACE_SECONDS: Final = 2**31
 class ObjectDeleter:
     """Carries out deletes."""
 
-    def __init__(self, registry: ObjectRegistry, clock: Clock) -> None:
+    def __init__(self, registry: WriteRegistry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
 

@@ -48,19 +48,59 @@ ResourceEndpoint = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
 
 @dataclass(frozen=True)
-class RequestDispatcher:
-    """Answers calls on resources."""
+class WriteVerbs:
+    """The verbs that write one object, over one registry."""
 
-    reader: StoredObjectReader
     writer: ObjectWriter
     patcher: ObjectPatcher
     deleter: ObjectDeleter
     pod_subresources: PodSubresources
+    responses: ResponseWriter
+
+    def supports(self, call: ApiCall) -> bool:
+        """Whether a call writes one object."""
+        return _get_write_key(call) in _WRITES
+
+    async def write(self, request: ApiRequest, kind: Kind) -> WriteResult:
+        """Carry out a request."""
+        return await _WRITES[_get_write_key(request.call)][0](self, request, kind)
+
+    def build_response(self, request: ApiRequest, kind: Kind, result: WriteResult) -> ApiResponse:
+        """The response to a request that was carried out."""
+        return _WRITES[_get_write_key(request.call)][1](self.responses, request, kind, result)
+
+    async def answer(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        """Carry out a request and answer it."""
+        return self.build_response(request, kind, await self.write(request, kind))
+
+    async def _create(self, request: ApiRequest, kind: Kind) -> WriteResult:
+        return await self.writer.create(request, kind, request.call.version)
+
+    async def _update(self, request: ApiRequest, kind: Kind) -> WriteResult:
+        return await self.writer.update(request, kind, request.call.version)
+
+    async def _patch(self, request: ApiRequest, kind: Kind) -> WriteResult:
+        return await self.patcher.patch(request, kind, request.call.version)
+
+    async def _delete(self, request: ApiRequest, kind: Kind) -> WriteResult:
+        return await self.deleter.delete(request, kind)
+
+    async def _bind(self, request: ApiRequest, kind: Kind) -> WriteResult:
+        return await self.pod_subresources.bind(request, kind)
+
+
+@dataclass(frozen=True)
+class RequestDispatcher:
+    """Answers calls on resources."""
+
+    reader: StoredObjectReader
+    verbs: WriteVerbs
     watch_server: WatchServer
     responses: ResponseWriter
     review_endpoint: ResourceEndpoint
     """Answers reviews and token requests, which are not stored."""
     pod_logs: ResourceEndpoint
+    transaction_endpoint: ResourceEndpoint
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
         kind = request.call.kind
@@ -78,15 +118,15 @@ class RequestDispatcher:
 
     async def _answer(self, request: ApiRequest) -> ApiResponse:
         call, kind = request.call, request.call.kind
-        _check_dry_run(call)
-        _check_field_manager(call)
-        _check_timeout(call)
+        check_options(call)
         if kind is None or call.subresource == "token":
             if call.verb != "create":
                 raise new_method_not_allowed()
+            if request.call.is_transaction:
+                return await self.transaction_endpoint(request)
             return await self.review_endpoint(request)
-        if call.plural == BINDINGS:
-            return await self._bind(request, kind)
+        if self.verbs.supports(call):
+            return await self.verbs.answer(request, kind)
         endpoint = _VERB_ENDPOINTS.get((call.verb, call.subresource))
         if endpoint is None or call.verb in UNSUPPORTED_VERBS.get((kind.group, kind.plural), ()):
             raise (
@@ -105,48 +145,24 @@ class RequestDispatcher:
     async def _watch(self, request: ApiRequest, kind: Kind) -> ApiResponse:
         return await self.watch_server.open(request, kind)
 
-    async def _create(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        return self._build_write_response(
-            request, kind, await self.writer.create(request, kind, request.call.version)
-        )
-
-    async def _update(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        return self._build_write_response(
-            request, kind, await self.writer.update(request, kind, request.call.version)
-        )
-
-    async def _patch(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        return self._build_write_response(
-            request, kind, await self.patcher.patch(request, kind, request.call.version)
-        )
-
-    def _build_write_response(self, request: ApiRequest, kind: Kind, result: WriteResult) -> ApiResponse:
-        code = 201 if result.created else 200
-        return self.responses.write_object(request, kind, result.stored, code=code, warnings=result.warnings)
-
-    async def _delete(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        result = await self.deleter.delete(request, kind)
-        if not result.deleted or get_strategy(kind).returns_deleted_object:
-            return self.responses.write_object(request, kind, result.stored, warnings=result.warnings)
-        return build_json_response(
-            _build_deleted_status(kind, result.stored), headers=build_warning_headers(result.warnings)
-        )
-
     async def _delete_collection(self, request: ApiRequest, kind: Kind) -> ApiResponse:
         selector = parse_selectors(kind, request.call.query)
-        deleted = await self.deleter.delete_collection(request, kind, selector)
-        return self.responses.write_list(request, kind, ListResult(deleted, self.deleter.revision))
+        deleted = await self.verbs.deleter.delete_collection(request, kind, selector)
+        return self.responses.write_list(request, kind, ListResult(deleted, self.verbs.deleter.revision))
 
     async def _get_log(self, request: ApiRequest, kind: Kind) -> ApiResponse:
         return await self.pod_logs(request)
 
-    async def _bind(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        await self.pod_subresources.bind(request, kind)
+    async def _evict(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        await self.verbs.pod_subresources.evict(request, kind)
         return build_json_response(_build_success_status(201), 201)
 
-    async def _evict(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        await self.pod_subresources.evict(request, kind)
-        return build_json_response(_build_success_status(201), 201)
+
+def check_options(call: ApiCall) -> None:
+    """Refuse query parameters that every verb reads and that are not valid."""
+    _check_dry_run(call)
+    _check_field_manager(call)
+    _check_timeout(call)
 
 
 def _check_dry_run(call: ApiCall) -> None:
@@ -195,31 +211,60 @@ def _build_deleted_status(kind: Kind, stored: StoredObject) -> dict[str, Any]:
     }
 
 
+def _build_write_response(
+    responses: ResponseWriter, request: ApiRequest, kind: Kind, result: WriteResult
+) -> ApiResponse:
+    code = 201 if result.created else 200
+    return responses.write_object(request, kind, result.stored, code=code, warnings=result.warnings)
+
+
+def _build_delete_response(
+    responses: ResponseWriter, request: ApiRequest, kind: Kind, result: WriteResult
+) -> ApiResponse:
+    if not result.deleted or get_strategy(kind).returns_deleted_object:
+        return responses.write_object(request, kind, result.stored, warnings=result.warnings)
+    return build_json_response(
+        _build_deleted_status(kind, result.stored), headers=build_warning_headers(result.warnings)
+    )
+
+
+def _build_binding_response(
+    responses: ResponseWriter, request: ApiRequest, kind: Kind, result: WriteResult
+) -> ApiResponse:
+    return build_json_response(_build_success_status(201), 201)
+
+
+def _get_write_key(call: ApiCall) -> tuple[str, str]:
+    """The verb and subresource of a call; the legacy resource for bindings is the subresource of a pod."""
+    return call.verb, "binding" if call.plural == BINDINGS and not call.group else call.subresource
+
+
+_Write = Callable[[WriteVerbs, ApiRequest, Kind], Awaitable[WriteResult]]
+_BuildResponse = Callable[[ResponseWriter, ApiRequest, Kind, WriteResult], ApiResponse]
+
+_WRITES: Mapping[tuple[str, str], tuple[_Write, _BuildResponse]] = {
+    ("create", ""): (WriteVerbs._create, _build_write_response),
+    ("create", "binding"): (WriteVerbs._bind, _build_binding_response),
+    ("update", "finalize"): (WriteVerbs._update, _build_write_response),
+    **{
+        (verb, subresource): (write, _build_write_response)
+        for subresource in ("", "status", "ephemeralcontainers", "resize")
+        for verb, write in (("update", WriteVerbs._update), ("patch", WriteVerbs._patch))
+    },
+    ("delete", ""): (WriteVerbs._delete, _build_delete_response),
+}
+"""How one object is written, and the response, by verb and subresource."""
+
 VerbEndpoint = Callable[[RequestDispatcher, ApiRequest, Kind], Awaitable[ApiResponse]]
 
 _VERB_ENDPOINTS: Mapping[tuple[str, str], VerbEndpoint] = {
     ("get", ""): RequestDispatcher._get,
     ("get", "status"): RequestDispatcher._get,
+    ("get", "ephemeralcontainers"): RequestDispatcher._get,
+    ("get", "resize"): RequestDispatcher._get,
     ("get", "log"): RequestDispatcher._get_log,
     ("list", ""): RequestDispatcher._list,
     ("watch", ""): RequestDispatcher._watch,
-    ("create", ""): RequestDispatcher._create,
-    ("update", ""): RequestDispatcher._update,
-    ("update", "status"): RequestDispatcher._update,
-    ("update", "finalize"): RequestDispatcher._update,
-    ("patch", ""): RequestDispatcher._patch,
-    ("patch", "status"): RequestDispatcher._patch,
-    **{
-        (verb, subresource): endpoint
-        for subresource in ("ephemeralcontainers", "resize")
-        for verb, endpoint in (
-            ("get", RequestDispatcher._get),
-            ("update", RequestDispatcher._update),
-            ("patch", RequestDispatcher._patch),
-        )
-    },
-    ("delete", ""): RequestDispatcher._delete,
     ("deletecollection", ""): RequestDispatcher._delete_collection,
-    ("create", "binding"): RequestDispatcher._bind,
     ("create", "eviction"): RequestDispatcher._evict,
 }

@@ -16,25 +16,44 @@ Rules for this file: it knows no kind by name and no verb, and no other module w
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from dray.api.kinds import KINDS, Kind
 from dray.server.admission.change import CREATE, DELETE, UPDATE, AdmissionRule, ObjectChange
-from dray.server.admission.webhooks.review_objects import ProposedObject, ReviewObject, StoredReviewObject
+from dray.server.admission.webhooks.external_admission import (
+    AdmissionDispatcher,
+    ExternalAdmission,
+    NoWebhooks,
+    SubresourceKind,
+)
+from dray.server.admission.webhooks.review_objects import ProposedObject, StoredReviewObject
 from dray.server.http.errors import new_conflict, new_service_unavailable, new_too_large
 from dray.server.http.limits import ServerLimits
 from dray.server.http.requests import ApiRequest
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject, build_deleted, build_key, get_storage_kind
+from dray.server.registry.key_locks import KeyLocks
 from dray.server.watch.cache import WatchCache
-from dray.store import Committed, Compare, Delete, KeyAbsent, KeyUnchanged, Put, Store, TxnConflict, Write
+from dray.store import (
+    Committed,
+    Compare,
+    Delete,
+    KeyAbsent,
+    KeyUnchanged,
+    Put,
+    SequenceCommitted,
+    SequenceConflict,
+    SequenceStore,
+    Store,
+    TxnConflict,
+    TxnStep,
+    Write,
+)
 from dray.store.errors import OutcomeUnknownError, StoreError, TxnTooLargeError
 
 MAX_ATTEMPTS: Final = 200
@@ -42,6 +61,9 @@ MAX_ATTEMPTS: Final = 200
 
 LOCK_AFTER_ATTEMPTS: Final = 3
 """After this many attempts, writers of one key wait for each other."""
+
+
+_TxnOutcome = TypeVar("_TxnOutcome", Committed | TxnConflict, SequenceCommitted | SequenceConflict)
 
 
 class SaveObject(msgspec.Struct, frozen=True):
@@ -76,60 +98,6 @@ class ProposedWrite(msgspec.Struct, frozen=True):
 DecideWrite = Callable[[StoredObject | None], WriteDecision | ProposedWrite]
 
 
-class AdmissionDispatcher(Protocol):
-    """Calls the webhooks that review one write."""
-
-    warnings: list[str]
-    deadline: float
-
-    async def run_mutating(
-        self, subject: ReviewObject | None, old: StoredReviewObject | None
-    ) -> ReviewObject | None: ...
-
-    async def run_validating(self, subject: ReviewObject | None, old: StoredReviewObject | None) -> None: ...
-
-
-class ExternalAdmission(Protocol):
-    """Admission webhooks, as the registry calls them."""
-
-    @property
-    def webhooks(self) -> Sequence[object]: ...
-
-    def build_dispatcher(
-        self,
-        request: ApiRequest,
-        kind: Kind,
-        object_name: tuple[str, str],
-        old: StoredObject | None,
-        deadline: float = 0.0,
-    ) -> AdmissionDispatcher | None: ...
-
-    async def admit_subresource(
-        self, request: ApiRequest, kind: Kind, reviewed_kind: tuple[str, str, str], body: dict[str, Any]
-    ) -> dict[str, Any]: ...
-
-
-class _NoWebhooks:
-    """External admission without webhooks."""
-
-    webhooks: Sequence[object] = ()
-
-    def build_dispatcher(
-        self,
-        request: ApiRequest,
-        kind: Kind,
-        object_name: tuple[str, str],
-        old: StoredObject | None,
-        deadline: float = 0.0,
-    ) -> AdmissionDispatcher | None:
-        return None
-
-    async def admit_subresource(
-        self, request: ApiRequest, kind: Kind, reviewed_kind: tuple[str, str, str], body: dict[str, Any]
-    ) -> dict[str, Any]:
-        return body
-
-
 @dataclass(frozen=True)
 class WriteObserver:
     """Callbacks of the registry for metrics and audit."""
@@ -147,6 +115,48 @@ class WriteResult(msgspec.Struct, frozen=True):
     created: bool = False
     deleted: bool = False
     warnings: tuple[str, ...] = ()
+
+
+class PlannedWrite(msgspec.Struct, frozen=True):
+    """A change that every rule has admitted, as a transaction; without writes when it changes nothing."""
+
+    change: ObjectChange
+    key: bytes
+    value: bytes
+    compares: tuple[Compare, ...]
+    writes: tuple[Write, ...]
+    warnings: tuple[str, ...]
+
+    def build_result(self, revision: int) -> WriteResult:
+        """The result once the transaction is committed at a revision; 0 when it is not."""
+        change = self.change
+        if change.pending is None:
+            assert change.old is not None
+            last = build_deleted(change.old, revision)
+            return WriteResult(last, deleted=True, warnings=self.warnings)
+        stored = StoredObject(change.kind, self.key, self.value, revision)
+        if revision:
+            change.pending.cache_view(stored)
+        return WriteResult(stored, created=change.old is None, warnings=self.warnings)
+
+
+class WriteRegistry(Protocol):
+    """Where the verbs write."""
+
+    @property
+    def cache(self) -> WatchCache: ...
+
+    async def admit_subresource(
+        self, request: ApiRequest, kind: Kind, reviewed_kind: SubresourceKind, body: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The body of a subresource as webhooks change it; raises an `ApiStatusError` when one refuses."""
+        ...
+
+    async def write(
+        self, request: ApiRequest, kind: Kind, namespace: str, name: str, decide: DecideWrite
+    ) -> WriteResult:
+        """Write one object as `decide` says; raises the `ApiStatusError` of the rule that refuses."""
+        ...
 
 
 class _AdmittedWrite(msgspec.Struct, frozen=True):
@@ -171,16 +181,6 @@ class _WriteAttempt(msgspec.Struct):
     holds_lock: bool = False
 
 
-class _KeyLock:
-    """The lock of one contended key; it exists while it has users."""
-
-    __slots__ = ("lock", "users")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.users = 0
-
-
 class ObjectRegistry:
     """Reads from the cache, writes through admission into the store."""
 
@@ -197,10 +197,10 @@ class ObjectRegistry:
         self._store = store
         self.cache = cache
         self._rules = {kind: [rule for rule in rules if kind in rule.kinds] for kind in KINDS}
-        self.admission: ExternalAdmission = admission or _NoWebhooks()
+        self.admission: ExternalAdmission = admission or NoWebhooks()
         self._observer = observer or WriteObserver()
         self._max_object_bytes = max_object_bytes
-        self._key_locks: dict[bytes, _KeyLock] = {}
+        self.key_locks = KeyLocks()
 
     async def write(
         self, request: ApiRequest, kind: Kind, namespace: str, name: str, decide: DecideWrite
@@ -214,18 +214,23 @@ class ObjectRegistry:
             if not work.holds_lock:
                 outcome = await self._attempt(work)
             else:
-                async with self._lock_key(contended):
+                async with self.key_locks.hold([contended]):
                     outcome = await self._attempt(work)
             if isinstance(outcome, WriteResult):
                 return outcome
             if outcome is not None:
                 contended = outcome.failed[0].compare.key if outcome.failed else key
-                await self._wait_for_cache(self.cache.wait_for_revision(outcome.revision))
+                await self.wait_for_cache(self.cache.wait_for_revision(outcome.revision))
         raise new_conflict(kind, name, "too many clients write at the same time; try again")
+
+    async def admit_subresource(
+        self, request: ApiRequest, kind: Kind, reviewed_kind: SubresourceKind, body: dict[str, Any]
+    ) -> dict[str, Any]:
+        return await self.admission.admit_subresource(request, kind, reviewed_kind, body)
 
     async def _attempt(self, work: _WriteAttempt) -> WriteResult | TxnConflict | None:
         """Decide and commit; None when webhooks must be called first, without the lock."""
-        await self._wait_for_cache(self.cache.wait_until_fresh())
+        await self.wait_for_cache(self.cache.wait_until_fresh())
         old = self.cache.get_by_key(work.key)
         decision: WriteDecision | ProposedWrite | None
         if self.admission.webhooks and work.request.audit_id:
@@ -240,7 +245,7 @@ class ObjectRegistry:
             assert old is not None
             outcome: WriteResult | TxnConflict = WriteResult(old)
         else:
-            change = _build_change(work.request, work.storage_kind, work.object_name, old, decision)
+            change = build_change(work.request, work.storage_kind, work.object_name, old, decision)
             outcome = await self._commit(change, work.key)
         if work.dispatcher is not None and work.dispatcher.warnings and isinstance(outcome, WriteResult):
             warnings = (*outcome.warnings, *work.dispatcher.warnings)
@@ -281,6 +286,19 @@ class ObjectRegistry:
         return decision
 
     async def _commit(self, change: ObjectChange, key: bytes) -> WriteResult | TxnConflict:
+        planned = self.plan_write(change, key)
+        if not planned.writes:
+            assert change.old is not None
+            return WriteResult(change.old, warnings=planned.warnings)
+        if change.request.call.dry_run:
+            return planned.build_result(change.old.revision if change.old else 0)
+        if not change.request.audit_id:
+            self._observer.on_internal_change(change)
+        outcome = await self._run(self._store.txn(planned.compares, planned.writes))
+        return outcome if isinstance(outcome, TxnConflict) else planned.build_result(outcome.revision)
+
+    def plan_write(self, change: ObjectChange, key: bytes) -> PlannedWrite:
+        """Ask every rule about a change; raises the `ApiStatusError` of the one that refuses."""
         old = change.old
         compares: list[Compare] = [KeyAbsent(key) if old is None else KeyUnchanged(key, old.revision)]
         writes: list[Write] = []
@@ -296,24 +314,21 @@ class ObjectRegistry:
             raise new_too_large(
                 f"the object has {len(value)} bytes; at most {self._max_object_bytes} are stored"
             )
-        if old is not None and old.value == value and not writes:
-            return WriteResult(old, warnings=tuple(warnings))
-        writes.append(Delete(key) if pending is None else Put(key, value))
-        if change.request.call.dry_run:
-            return _build_result(change, key, value, old.revision if old else 0, warnings)
-        if not change.request.audit_id:
-            self._observer.on_internal_change(change)
-        outcome = await self._run_transaction(compares, writes)
-        if isinstance(outcome, TxnConflict):
-            return outcome
-        return _build_result(change, key, value, outcome.revision, warnings)
+        if old is None or old.value != value or writes:
+            writes.append(Delete(key) if pending is None else Put(key, value))
+        # Several rules may rely on the same key.
+        unique = tuple(dict.fromkeys(compares))
+        return PlannedWrite(change, key, value, unique, tuple(writes), tuple(warnings))
 
-    async def _run_transaction(
-        self, compares: Sequence[Compare], writes: Sequence[Write]
-    ) -> Committed | TxnConflict:
+    async def commit_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
+        """Commit the writes of several requests together."""
+        assert isinstance(self._store, SequenceStore)
+        return await self._run(self._store.txn_sequence(steps))
+
+    async def _run(self, transaction: Awaitable[_TxnOutcome]) -> _TxnOutcome:
         started = time.perf_counter()
         try:
-            outcome = await self._store.txn(_drop_duplicates(compares), writes)
+            outcome = await transaction
         except TxnTooLargeError as error:
             raise new_too_large(f"the store cannot take this in one transaction: {error}") from None
         except OutcomeUnknownError as error:
@@ -321,32 +336,17 @@ class ObjectRegistry:
             raise new_service_unavailable(why) from None
         except StoreError as error:
             raise new_service_unavailable(f"the store cannot write now: {error}") from None
-        self._observer.on_commit(isinstance(outcome, Committed), time.perf_counter() - started)
+        committed = isinstance(outcome, Committed | SequenceCommitted)
+        self._observer.on_commit(committed, time.perf_counter() - started)
         return outcome
 
     @staticmethod
-    async def _wait_for_cache(waiting: Awaitable[object]) -> None:
+    async def wait_for_cache(waiting: Awaitable[object]) -> None:
         """Wait for the cache; a cache that does not catch up is an API error."""
         try:
             await waiting
         except StoreError as error:
             raise new_service_unavailable(f"the store does not answer: {error}") from None
-
-    @asynccontextmanager
-    async def _lock_key(self, key: bytes) -> AsyncIterator[None]:
-        """Serialize writers that lost several races: waiting is faster than losing again.
-
-        The key is the one over which they lost: an object, a row of the ledger or a quota.
-        """
-        key_lock = self._key_locks.setdefault(key, _KeyLock())
-        key_lock.users += 1
-        try:
-            async with key_lock.lock:
-                yield
-        finally:
-            key_lock.users -= 1
-            if not key_lock.users:
-                del self._key_locks[key]
 
 
 def _build_review_object(kind: Kind, decision: WriteDecision, old: StoredObject | None) -> ProposedObject:
@@ -358,7 +358,7 @@ def _build_review_object(kind: Kind, decision: WriteDecision, old: StoredObject 
     return ProposedObject(kind, pending)
 
 
-def _build_change(
+def build_change(
     request: ApiRequest,
     kind: Kind,
     object_name: tuple[str, str],
@@ -370,21 +370,3 @@ def _build_change(
         return ObjectChange(request, DELETE, kind, namespace, name, old, None)
     operation = CREATE if old is None else UPDATE
     return ObjectChange(request, operation, kind, namespace, name, old, decision.pending)
-
-
-def _build_result(
-    change: ObjectChange, key: bytes, value: bytes, revision: int, warnings: Sequence[str]
-) -> WriteResult:
-    if change.pending is None:
-        assert change.old is not None
-        last = build_deleted(change.old, revision)
-        return WriteResult(last, deleted=True, warnings=tuple(warnings))
-    stored = StoredObject(change.kind, key, value, revision)
-    if revision:
-        change.pending.cache_view(stored)
-    return WriteResult(stored, created=change.old is None, warnings=tuple(warnings))
-
-
-def _drop_duplicates(compares: Sequence[Compare]) -> list[Compare]:
-    """Compares without repetitions: several rules may rely on the same key."""
-    return list(dict.fromkeys(compares))

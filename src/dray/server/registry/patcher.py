@@ -35,7 +35,7 @@ from dray.server.patch import json_patch, merge_patch, strategic_merge_patch
 from dray.server.patch.errors import ApplyConflictError, PatchError
 from dray.server.patch.managed_fields import field_ownership
 from dray.server.registry import object_metadata
-from dray.server.registry.object_registry import ObjectRegistry, ProposedWrite, WriteResult
+from dray.server.registry.object_registry import ProposedWrite, WriteRegistry, WriteResult
 from dray.server.registry.strategies import has_status
 from dray.server.registry.writer import ObjectWriter
 
@@ -50,7 +50,7 @@ ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_P
 class ObjectPatcher:
     """Carries out patches."""
 
-    def __init__(self, registry: ObjectRegistry, writer: ObjectWriter, clock: Clock) -> None:
+    def __init__(self, registry: WriteRegistry, writer: ObjectWriter, clock: Clock) -> None:
         self._registry = registry
         self._writer = writer
         self._clock = clock

@@ -23,7 +23,7 @@ from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.registry import object_metadata
 from dray.server.registry.deleter import ObjectDeleter, apply_dry_run, validate_delete_options
-from dray.server.registry.object_registry import ObjectRegistry, SaveObject, WriteDecision, WriteResult
+from dray.server.registry.object_registry import SaveObject, WriteDecision, WriteRegistry, WriteResult
 from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
 _BUDGET = get_kind("policy", "PodDisruptionBudget")
@@ -34,7 +34,7 @@ _EVICTION = ("policy", "v1", "Eviction")
 class PodSubresources:
     """Carries out bindings and evictions."""
 
-    def __init__(self, registry: ObjectRegistry, deleter: ObjectDeleter, clock: Clock) -> None:
+    def __init__(self, registry: WriteRegistry, deleter: ObjectDeleter, clock: Clock) -> None:
         self._registry = registry
         self._deleter = deleter
         self._clock = clock
@@ -42,7 +42,7 @@ class PodSubresources:
     async def bind(self, request: ApiRequest, kind: Kind) -> WriteResult:
         """Set the node of a pod that has none."""
         call = request.call
-        binding = await self._registry.admission.admit_subresource(
+        binding = await self._registry.admit_subresource(
             request, kind, _BINDING, decode_message(request, "v1", "Binding")
         )
         node, metadata = _read_node_name(binding), _read_metadata(binding)
@@ -110,7 +110,7 @@ class PodSubresources:
     ) -> dict[str, Any]:
         """The eviction after admission webhooks; its own options may make it a dry run."""
         reviewed = apply_dry_run(request, _read_delete_options(eviction))
-        return await self._registry.admission.admit_subresource(reviewed, kind, _EVICTION, eviction)
+        return await self._registry.admit_subresource(reviewed, kind, _EVICTION, eviction)
 
     def _check_budgets(self, pod: StoredObject) -> None:
         labels = pod.metadata.labels

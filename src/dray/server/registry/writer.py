@@ -43,10 +43,10 @@ from dray.server.registry import object_metadata
 from dray.server.registry.object_registry import (
     DeleteObject,
     LeaveUnchanged,
-    ObjectRegistry,
     ProposedWrite,
     SaveObject,
     WriteDecision,
+    WriteRegistry,
     WriteResult,
 )
 from dray.server.registry.strategies import (
@@ -68,7 +68,7 @@ class ObjectWriter:
 
     def __init__(
         self,
-        registry: ObjectRegistry,
+        registry: WriteRegistry,
         gates: FeatureGateFilter,
         clock: Clock,
         new_uid: Callable[[], str],

@@ -16,7 +16,7 @@ import asyncio
 import bisect
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 from dray.api.kinds import KINDS, Kind
@@ -29,7 +29,7 @@ from dray.server.objects.stored_object import (
     build_prefix,
     parse_kind,
 )
-from dray.store import EventBatch, Store, StoreEntry, StoreEvent
+from dray.store import EventBatch, Put, Store, StoreEntry, StoreEvent, Write
 from dray.store.errors import (
     CompactedError,
     CorruptStoreError,
@@ -269,25 +269,59 @@ class WatchCache:
         # A newer server on the same store may have kinds that this one does not know.
         if key.startswith(REGISTRY_PREFIX) and parse_kind(key) is not None:
             self._replace_object(key, None if entry is None else StoredObject.from_entry(entry))
-        elif entry is None:
-            self._rows.pop(key, None)
         else:
-            self._rows[key] = entry
+            self._put_row(key, entry)
 
     def _replace_object(self, key: bytes, new: StoredObject | None) -> None:
+        old = self._put_object(key, new)
+        either = new or old
+        if either is not None:
+            for listener in self._listeners.get(build_kind_prefix(either.kind), ()):
+                listener(old, new)
+
+    def _put_object(self, key: bytes, new: StoredObject | None) -> StoredObject | None:
+        """Replace an object without a call of the listeners; returns the one before."""
         old = self._objects.get(key)
-        if new is None:
-            if old is None:
-                return
-            del self._objects[key]
-        else:
+        if new is not None:
             self._objects[key] = new
-        kind = (new or old).kind  # type: ignore[union-attr]
-        prefix = build_kind_prefix(kind)
+        elif old is not None:
+            del self._objects[key]
         if (old is None) != (new is None):
-            self._keys.setdefault(prefix, _KeyIndex()).update(key, present=new is not None)
-        for listener in self._listeners.get(prefix, ()):
-            listener(old, new)
+            kind = (new or old).kind  # type: ignore[union-attr]
+            self._keys.setdefault(build_kind_prefix(kind), _KeyIndex()).update(key, present=new is not None)
+        return old
+
+    @contextmanager
+    def stage_writes(self) -> Iterator[Callable[[Write, int], None]]:
+        """Show writes that are not committed yet, each at a revision, to the caller inside the block.
+
+        The block must not suspend, so nobody else sees them; listeners and watchers are not called.
+        """
+        undo: list[tuple[bytes, StoredObject | StoreEntry | None]] = []
+
+        def stage(write: Write, revision: int) -> None:
+            key = write.key
+            new = StoreEntry(key, write.value, 0, revision, 0) if isinstance(write, Put) else None
+            if key.startswith(REGISTRY_PREFIX):
+                stored = None if new is None else StoredObject.from_entry(new)
+                undo.append((key, self._put_object(key, stored)))
+            else:
+                undo.append((key, self._put_row(key, new)))
+
+        try:
+            yield stage
+        finally:
+            for key, before in reversed(undo):
+                if key.startswith(REGISTRY_PREFIX):
+                    self._put_object(key, before if isinstance(before, StoredObject) else None)
+                else:
+                    self._put_row(key, before if isinstance(before, StoreEntry) else None)
+
+    def _put_row(self, key: bytes, new: StoreEntry | None) -> StoreEntry | None:
+        old = self._rows.pop(key, None)
+        if new is not None:
+            self._rows[key] = new
+        return old
 
     def _wake_waiters(self) -> None:
         waiting, self._waiters = self._waiters, []

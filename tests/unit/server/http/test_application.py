@@ -63,7 +63,9 @@ async def serve_stream(
         return ApiResponse(200, parts())
 
     observer, access = RecordingObserver(), access or AllowAll()
-    app = ApiApplication(Router(()), access, access, observer, answer, answer, SystemClock())
+    app = ApiApplication(
+        Router(()), access, access, observer, answer, answer, SystemClock(), lambda request: request
+    )
     arrived = asyncio.Event()
 
     async def receive() -> dict[str, Any]:

@@ -77,10 +77,7 @@ class WebhookAdmission:
         if not self.webhooks or not request.audit_id:
             return body
         await self._cache.wait_until_fresh()
-        metadata = body.get("metadata")
-        sent_name = metadata.get("name") if isinstance(metadata, dict) else ""
-        place = (request.call.namespace, request.call.name or str(sent_name or ""))
-        dispatcher = self._build_dispatcher(request, (kind, reviewed_kind), CREATE, place, 0.0)
+        dispatcher = self._build_subresource_dispatcher(request, kind, reviewed_kind, body)
         if dispatcher is None:
             return body
         named = {
@@ -91,6 +88,20 @@ class WebhookAdmission:
         assert isinstance(reviewed, SubresourceBody)
         await dispatcher.run_validating(reviewed, None)
         return reviewed.body
+
+    def reviews_subresource(
+        self, request: ApiRequest, kind: Kind, reviewed_kind: ReviewedKind, body: dict[str, Any]
+    ) -> bool:
+        """Return whether a webhook matches the body of a subresource."""
+        return self._build_subresource_dispatcher(request, kind, reviewed_kind, body) is not None
+
+    def _build_subresource_dispatcher(
+        self, request: ApiRequest, kind: Kind, reviewed_kind: ReviewedKind, body: dict[str, Any]
+    ) -> WebhookDispatcher | None:
+        metadata = body.get("metadata")
+        sent_name = metadata.get("name") if isinstance(metadata, dict) else ""
+        place = (request.call.namespace, request.call.name or str(sent_name or ""))
+        return self._build_dispatcher(request, (kind, reviewed_kind), CREATE, place, 0.0)
 
     def _build_dispatcher(
         self,

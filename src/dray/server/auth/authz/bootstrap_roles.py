@@ -263,6 +263,8 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
     BootstrapRole("dray:log-fetcher", ("get: nodes/proxy",)),
     # Components renew the client certificates that they have; see `authn.client_renewal`.
     BootstrapRole("dray:certificate-renewal", (f"post: {RENEWAL_PATH}",)),
+    # Nobody can do more with it: every request inside a transaction is authorized by itself.
+    BootstrapRole("dray:transactions", ("create: transactions.dray.dev",)),
     BootstrapRole(
         "dray:dashboard",
         (
@@ -296,6 +298,13 @@ BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
     "dray:classic-driver": ("Group:dray:classic-drivers",),
     "dray:log-fetcher": ("User:dray:apiserver",),
     "dray:certificate-renewal": (
+        "User:dray:scheduler",
+        "User:dray:controller",
+        "Group:dray:drivers",
+        "Group:dray:classic-drivers",
+        f"Group:{NODES}",
+    ),
+    "dray:transactions": (
         "User:dray:scheduler",
         "User:dray:controller",
         "Group:dray:drivers",

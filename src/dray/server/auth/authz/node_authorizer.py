@@ -135,6 +135,8 @@ _NODE_RULES: Mapping[tuple[str, str], tuple[tuple[frozenset[str], AccessConditio
         (_CHANGE_VERBS | _COLLECTION_VERBS, _is_own_object),
         (_CREATE_VERBS, _is_always_allowed),
     ),
+    # A right to nothing: each request inside is authorized by itself.
+    (DRAY_GROUP, "transactions"): ((_CREATE_VERBS, _is_always_allowed),),
     (DRAY_GROUP, "preparations"): (
         (_CHANGE_VERBS | _COLLECTION_VERBS, _is_own_object),
         (_CREATE_VERBS, _is_always_allowed),
