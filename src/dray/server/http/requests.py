@@ -123,7 +123,8 @@ class ApiCall(msgspec.Struct, frozen=True):
     @property
     def is_transaction(self) -> bool:
         """Whether the body has requests to carry out together."""
-        return self.kind is None and (self.group, self.version, self.plural) == TRANSACTIONS
+        is_virtual = self.kind is None and self.verb == "create"
+        return is_virtual and (self.group, self.version, self.plural) == TRANSACTIONS
 
     @property
     def dry_run(self) -> bool:
