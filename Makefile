@@ -149,6 +149,7 @@ bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench.store
 	@$(PY) -m bench.client
 	@$(PY) -m bench.server
+	@$(PY) -m bench.watches
 	@$(PY) -m bench.scheduler
 	@$(PY) -m bench.node
 	@$(PY) -m bench.guard

@@ -62,6 +62,10 @@ _FEW: dict[str, tuple[str, ...]] = {
         "server/openapi/documents.py:OpenApiDocuments._documents",
         "server/openapi/schemas.py:SchemaBuilder.schemas",
     ),
+    "the fields with an index": (
+        "server/watch/cache.py:WatchCache._field_indexes",
+        "server/watch/recent_batches.py:_KindEvents._by_field",
+    ),
     "the listeners are part of the process": (
         "client/informers/indexer.py:Indexer._indexes",
         "node/status/node_registration.py:NodeRegistration._listeners",

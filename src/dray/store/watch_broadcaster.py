@@ -36,8 +36,8 @@ class RequiredField(NamedTuple):
     value: str
 
 
-FieldReader = Callable[[str, StoreEntry], str]
-"""Reads the value of a field from an entry."""
+ValueLister = Callable[[str, StoreEntry], Sequence[str]]
+"""The values that a field of an entry has: one, or several in the case of labels."""
 
 
 class EventHistory(Protocol):
@@ -94,18 +94,18 @@ class _PrefixWatchers:
 class WatchBroadcaster:
     """Delivers every published batch to every watcher whose prefix it touches.
 
-    `read_field` is needed for watchers that require the value of a field.
+    `list_values` is needed for watchers that require the value of a field.
     """
 
     def __init__(
         self,
         revision: int,
         max_events: int = MAX_BUFFERED_EVENTS,
-        read_field: FieldReader | None = None,
+        list_values: ValueLister | None = None,
     ) -> None:
         self.revision = revision
         self._max_events = max_events
-        self._read_field = read_field
+        self._list_values = list_values
         self._watchers: dict[bytes, _PrefixWatchers] = {}
         self._unaligned_lengths: dict[int, int] = {}
         self._folder_prefixes: dict[bytes, tuple[bytes, ...]] = {}
@@ -216,11 +216,12 @@ class WatchBroadcaster:
         self, batch: EventBatch, field: str, watchers: Mapping[str, Collection[WatchBuffer]]
     ) -> None:
         """Deliver each change to the watchers of the value that the object has, and of the one it had."""
-        assert self._read_field is not None
+        assert self._list_values is not None
         found: dict[str, list[StoreEvent]] = {}
         for event in batch.events:
             entries = [entry for entry in (event.entry, event.previous) if entry is not None]
-            for value in dict.fromkeys([self._read_field(field, entry) for entry in entries]):
+            values = [value for entry in entries for value in self._list_values(field, entry)]
+            for value in dict.fromkeys(values):
                 if value in watchers:
                     found.setdefault(value, []).append(event)
         for value, events in found.items():

@@ -82,11 +82,11 @@ def test_a_watcher_of_a_value_gets_the_changes_of_what_has_or_had_it(wanted, cha
     async def run_case() -> None:
         reads: list[str] = []
 
-        def read_field(field: str, entry: StoreEntry) -> str:
+        def list_values(field: str, entry: StoreEntry) -> list[str]:
             reads.append(field)
-            return entry.value.decode()
+            return [entry.value.decode()]
 
-        hub = WatchBroadcaster(1, read_field=read_field)
+        hub = WatchBroadcaster(1, list_values=list_values)
         seen: list[list[EventBatch]] = [[] for _ in wanted]
 
         async def follow(number: int) -> None:

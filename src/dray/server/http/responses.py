@@ -142,11 +142,16 @@ class WatchEventEncoder:
         return f"{self._format.media};stream=watch"
 
     @property
-    def sharing_key(self) -> tuple[str, str, str, str] | None:
-        """The key under which watches share encoded events; None when this watch shares none."""
-        if self._format.representation is not Representation.WHOLE:
+    def sharing_key(self) -> tuple[str, ...] | None:
+        """The key under which watches share encoded events; None when this watch shares none.
+
+        The first event of a watch of tables has their columns, the others do not.
+        """
+        form = self._format
+        if form.representation is Representation.TABLE:
             return None
-        return self._kind.group, self._kind.name, self._request.call.version, self._format.media
+        version = self._request.call.version
+        return self._kind.group, self._kind.name, version, form.media, form.representation, form.version
 
     @property
     def is_storage_version(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -92,21 +92,27 @@ class StoredObjectReader:
     def _list_from_cache(
         self, request: ApiRequest, kind: Kind, selector: ListSelector, limit: int
     ) -> ListResult:
-        namespace = request.call.namespace
-        name = selector.get_exact_value("metadata.name")
-        if name is not None and (namespace or not kind.namespaced):
-            single = self._cache.get(kind, namespace, name)
-            objects = [single] if single is not None else []
-        else:
-            objects = self._cache.list_objects(kind, namespace)
-        if not selector.is_everything:
-            objects = [stored for stored in objects if selector.matches(stored)]
+        objects = self.select_cached(kind, request.call.namespace, selector)
         revision = self._cache.revision
         if not limit or len(objects) <= limit:
             return ListResult(objects, revision)
         remaining = len(objects) - limit if selector.is_everything else None
         token = _encode_token(kind, objects[limit - 1], revision)
         return ListResult(objects[:limit], revision, token, remaining)
+
+    def select_cached(self, kind: Kind, namespace: str, selector: ListSelector) -> Sequence[StoredObject]:
+        """The selected objects of the cache, found by name or by a field with an index where possible."""
+        if selector.is_everything:
+            return self._cache.list_objects(kind, namespace)
+        if kind.namespaced:
+            namespace = namespace or selector.get_exact_value("metadata.namespace") or ""
+        name = selector.get_exact_value("metadata.name")
+        if name is not None and (namespace or not kind.namespaced):
+            single = self._cache.get(kind, namespace, name)
+            objects = [single] if single is not None else []
+        else:
+            objects = self._cache.list_objects(kind, namespace, selector.required_field)
+        return [stored for stored in objects if selector.matches(stored)]
 
     async def _list_from_store(
         self, request: ApiRequest, kind: Kind, selector: ListSelector, limit: int, token: _ContinueToken

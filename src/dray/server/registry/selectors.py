@@ -14,7 +14,9 @@ from dray.server.http.errors import new_bad_request
 from dray.server.objects.field_values import read_field
 from dray.server.objects.stored_object import StoredObject, get_storage_kind
 from dray.server.registry.strategies import INVOLVED_OBJECT_FIELDS, get_strategy
-from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
+from dray.server.watch.field_index import INDEXED_FIELDS, LABELS
+from dray.store.watch_broadcaster import RequiredField
+from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector, SelectorOperator
 
 _EVENT_FIELD_ALIASES: Mapping[str, str] = MappingProxyType(
     {f"regarding.{name}": f"involvedObject.{name}" for name in INVOLVED_OBJECT_FIELDS}
@@ -47,6 +49,21 @@ class ListSelector:
         """The value that the selector requires of a field, if it requires exactly one."""
         return next((each.value for each in self.fields if each.field == field and each.equal), None)
 
+    @property
+    def required_field(self) -> RequiredField | None:
+        """A field, and the value that every selected object has in it; None if the selector requires none.
+
+        The server finds objects and watches by it. Of several, the one that the fewest objects should have.
+        """
+        fields = [each for each in self.fields if each.equal]
+        if fields:
+            best = min(fields, key=_rank_requirement)
+            return RequiredField(best.field, best.value)
+        for label in self.labels.requirements:
+            if label.operator is SelectorOperator.IN and len(label.values) == 1:
+                return RequiredField(LABELS, f"{label.key}={label.values[0]}")
+        return None
+
     def matches(self, stored: StoredObject) -> bool:
         """Whether the selector matches an object."""
         return self.matches_fields(stored.key, stored.value) and (
@@ -59,6 +76,12 @@ class ListSelector:
         Hundreds of nodes watch their own pods, so most objects do not match, and this must be quick.
         """
         return all((read_field(each.field, key, value) == each.value) == each.equal for each in self.fields)
+
+
+def _rank_requirement(requirement: FieldRequirement) -> int:
+    if requirement.field == "metadata.name":
+        return 0
+    return 1 if requirement.field in INDEXED_FIELDS else 2
 
 
 EVERYTHING = ListSelector(ParsedLabelSelector())

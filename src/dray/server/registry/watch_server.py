@@ -1,11 +1,11 @@
 """The watch server: streams the changes of selected objects after a revision.
 
 Theory of operation: a watch starts with the current state (all selected objects as ADDED events) or with a
-revision; from there it follows the cache. An object that a change makes match the selector is ADDED, one that
-no longer matches is DELETED. Watches of whole objects share encoded events: each is encoded once per media
-type, however many clients watch. Watches that require the value of a field are found by that value, so that a
-change costs nothing for those it does not concern. Bookmarks tell idle watches the current revision. A client
-that does not read is disconnected: its buffer is bounded, and so is the time to accept a part (see
+revision; from there it follows the cache. An object that a change makes match the selector is ADDED, one
+that no longer matches is DELETED. Watches share encoded events: each is encoded once per form, however many
+clients watch. Watches that require the value of a field or label are found by that value, so that a change
+costs nothing for those it does not concern. Bookmarks tell idle watches the current revision. A client that
+does not read is disconnected: its buffer is bounded, and so is the time to accept a part (see
 `dray.server.http.asgi_messages`).
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -28,7 +28,7 @@ from dray.server.http.errors import (
 )
 from dray.server.http.requests import ApiRequest, ApiResponse
 from dray.server.http.responses import ResponseWriter, WatchEventEncoder
-from dray.server.objects.stored_object import StoredObject, build_deleted, build_key, build_prefix
+from dray.server.objects.stored_object import StoredObject, build_deleted, build_prefix
 from dray.server.registry.reader import NOT_OLDER_THAN, StoredObjectReader, parse_revision
 from dray.server.registry.selectors import ListSelector, parse_selectors
 from dray.server.watch.cache import WatchCache
@@ -41,7 +41,6 @@ from dray.store.errors import (
     StoreClosedError,
     StoreError,
 )
-from dray.store.watch_broadcaster import RequiredField
 
 BOOKMARK_SECONDS: Final = 10.0
 MAX_WATCH_SECONDS: Final = 3600
@@ -97,8 +96,8 @@ class WatchServer:
         version = query.get("resourceVersion", "")
         after = self._cache.revision if version in ("", "0") or initial else parse_revision(version)
         if initial or (initial is None and version in ("", "0")):
-            objects = self._cache.list_objects(kind, request.call.namespace)
-            for part in _encode_initial_events(events, list(filter(selector.matches, objects))):
+            objects = self._reader.select_cached(kind, request.call.namespace, selector)
+            for part in _encode_initial_events(events, objects):
                 yield part
             if initial:
                 yield events.encode_bookmark(after, initial_end=True)
@@ -133,8 +132,7 @@ class WatchServer:
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
         interval = seconds / math.ceil(seconds / BOOKMARK_SECONDS)
-        required = _get_required_field(selector)
-        async with aclosing(self._cache.watch(prefix, after, interval, required)) as batches:
+        async with aclosing(self._cache.watch(prefix, after, interval, selector.required_field)) as batches:
             async for batch in batches:
                 yield batch
                 if now() >= deadline:
@@ -197,20 +195,15 @@ def _get_previous_revisions(batch: EventBatch) -> list[int]:
 
 
 def _build_watch_prefix(request: ApiRequest, kind: Kind, selector: ListSelector) -> bytes:
-    """The narrowest prefix that contains everything a watch selects: a single key for a single name."""
-    namespace = request.call.namespace or selector.get_exact_value("metadata.namespace") or ""
-    name = selector.get_exact_value("metadata.name")
-    if name and (namespace or not kind.namespaced):
-        return build_key(kind, namespace, name)
-    return build_prefix(kind, namespace)
+    """The prefix of everything that a watch selects: that of the kind, or of one namespace.
+
+    Watches of one object are found by its name, as a required field: prefixes that end within a name would
+    be compared with every key.
+    """
+    return build_prefix(kind, request.call.namespace or selector.get_exact_value("metadata.namespace") or "")
 
 
-def _get_required_field(selector: ListSelector) -> RequiredField | None:
-    """The field by whose value a watch is indexed: agents watch the pods of their node, and only those."""
-    return next((RequiredField(each.field, each.value) for each in selector.fields if each.equal), None)
-
-
-def _encode_initial_events(events: WatchEventEncoder, objects: list[StoredObject]) -> Iterator[Line]:
+def _encode_initial_events(events: WatchEventEncoder, objects: Sequence[StoredObject]) -> Iterator[Line]:
     """ADDED events of all objects, each part encoded when it is sent: a client may read slowly."""
     lines: list[Line] = []
     size = 0

@@ -13,8 +13,6 @@ and must not block.
 from __future__ import annotations
 
 import asyncio
-import bisect
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Final
@@ -29,6 +27,9 @@ from dray.server.objects.stored_object import (
     build_prefix,
     parse_kind,
 )
+from dray.server.watch.field_index import INDEXED_FIELDS, FieldIndex, list_values
+from dray.server.watch.key_index import KeyIndex
+from dray.server.watch.recent_batches import MAX_HISTORY_EVENTS, RecentBatches
 from dray.store import EventBatch, Put, Store, StoreEntry, StoreEvent, Write
 from dray.store.errors import (
     CompactedError,
@@ -38,14 +39,9 @@ from dray.store.errors import (
     StoreError,
 )
 from dray.store.watch_broadcaster import RequiredField, WatchBroadcaster, filter_batch
-from dray.store.watch_buffer import count_bytes
 
 ChangeListener = Callable[[StoredObject | None, StoredObject | None], None]
 """Called with the old and the new state of an object."""
-
-MAX_HISTORY_EVENTS: Final = 20_000
-MAX_HISTORY_BYTES: Final = 64 * 1024 * 1024
-"""How many events, and how many bytes of them, are kept for watches that start at a past revision."""
 
 ROOT_PREFIX: Final = b"/"
 
@@ -58,19 +54,19 @@ WAIT_TIMEOUT_SECONDS: Final = 30.0
 class WatchCache:
     """The current state of every object and row."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, max_history_events: int = MAX_HISTORY_EVENTS) -> None:
+        """`max_history_events` bounds the changes that are kept for watches of past revisions."""
         self._store = store
         self._objects: dict[bytes, StoredObject] = {}
         self._rows: dict[bytes, StoreEntry] = {}
-        self._keys: dict[bytes, _KeyIndex] = {}
+        self._keys: dict[bytes, KeyIndex] = {}
         self._listeners: dict[bytes, list[ChangeListener]] = {}
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._recent = _RecentBatches()
+        self._field_indexes: dict[bytes, tuple[FieldIndex, ...]] = {}
+        self._recent = RecentBatches(_list_values, _get_kind_prefix, max_history_events)
         self._close_error: BaseException | None = None
         self._sync_error: str | None = None
-        self.hub = WatchBroadcaster(
-            0, read_field=lambda field, entry: read_field(field, entry.key, entry.value)
-        )
+        self.hub = WatchBroadcaster(0, list_values=_list_values)
 
     @property
     def revision(self) -> int:
@@ -157,12 +153,31 @@ class WatchCache:
         """All rows under a prefix, ordered by key; this scans every row."""
         return [self._rows[key] for key in sorted(self._rows) if key.startswith(prefix)]
 
-    def list_objects(self, kind: Kind, namespace: str = "") -> list[StoredObject]:
-        """All objects of a kind, or those in one namespace, ordered by key."""
+    def list_objects(
+        self, kind: Kind, namespace: str = "", required: RequiredField | None = None
+    ) -> list[StoredObject]:
+        """All objects of a kind, or those in one namespace, ordered by key.
+
+        Objects that do not have the `required` value are left out if the field has an index.
+        """
+        if required is not None and required.field in INDEXED_FIELDS:
+            index = self._get_field_index(kind, required.field)
+            selected = index.list_keys(required.value, build_prefix(kind, namespace))
+            return [self._objects[key] for key in selected]
         keys = self._keys.get(build_kind_prefix(kind))
         if keys is None:
             return []
         return [self._objects[key] for key in keys.list_under(build_prefix(kind, namespace))]
+
+    def _get_field_index(self, kind: Kind, field: str) -> FieldIndex:
+        prefix = build_kind_prefix(kind)
+        known = self._field_indexes.get(prefix, ())
+        for index in known:
+            if index.field == field:
+                return index
+        index = FieldIndex(field, read_field, self.list_objects(kind))
+        self._field_indexes[prefix] = (*known, index)
+        return index
 
     def copy_contents(self) -> tuple[int, dict[bytes, StoredObject | StoreEntry]]:
         """A copy of all entries, with their revision."""
@@ -225,21 +240,25 @@ class WatchCache:
 
         Most changes of objects that do not have a `required` value are left out.
         """
-        return self.hub.watch(self, prefix, after, bookmarks, coalesce=True, required=required)
+        history = _SelectedHistory(self, required)
+        return self.hub.watch(history, prefix, after, bookmarks, coalesce=True, required=required)
 
     async def check_readable(self, revision: int) -> None:
+        """Raise unless the changes after a revision can be read."""
         if revision > self.revision:
             raise FutureRevisionError(revision, self.revision)
         if revision < self._recent.start_revision:
             async with aclosing(self._store.watch(ROOT_PREFIX, revision, bookmarks=0.001)) as batches:
                 await anext(batches)  # raises `CompactedError` when the revision is compacted
 
-    async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
+    async def read_events(
+        self, prefix: bytes, after: int, up_to: int, required: RequiredField | None
+    ) -> Sequence[EventBatch]:
+        """Read the next batches of changes after a revision, without most of those that do not concern a
+        watch with this requirement.
+        """
         if after >= self._recent.start_revision:
-            return [
-                *(filter_batch(batch, prefix) for batch in self._recent.list_after(after)),
-                EventBatch(up_to),
-            ]
+            return [*self._recent.list_after(after, prefix, required), EventBatch(up_to)]
         batches: list[EventBatch] = []
         async with aclosing(self._store.watch(ROOT_PREFIX, after, bookmarks=1.0)) as older:
             async for batch in older:
@@ -286,9 +305,13 @@ class WatchCache:
             self._objects[key] = new
         elif old is not None:
             del self._objects[key]
+        else:
+            return None
+        prefix = build_kind_prefix((new or old).kind)  # type: ignore[union-attr]
         if (old is None) != (new is None):
-            kind = (new or old).kind  # type: ignore[union-attr]
-            self._keys.setdefault(build_kind_prefix(kind), _KeyIndex()).update(key, present=new is not None)
+            self._keys.setdefault(prefix, KeyIndex()).update(key, present=new is not None)
+        for index in self._field_indexes.get(prefix, ()):
+            index.replace(old, new)
         return old
 
     @contextmanager
@@ -334,59 +357,25 @@ class WatchCache:
                 waiter.set_result(None)
 
 
-class _KeyIndex:
-    """The keys of a kind; sorted on the next list, not on every write."""
+class _SelectedHistory:
+    """The history of the cache for one watch."""
 
-    def __init__(self) -> None:
-        self.keys: set[bytes] = set()
-        self._ordered: list[bytes] | None = []
+    def __init__(self, cache: WatchCache, required: RequiredField | None) -> None:
+        self._cache = cache
+        self._required = required
+        self.check_readable = cache.check_readable
 
-    def update(self, key: bytes, *, present: bool) -> None:
-        ordered = self._ordered
-        if present:
-            self.keys.add(key)
-            if ordered is not None and (not ordered or ordered[-1] < key):
-                ordered.append(key)
-                return
-        else:
-            self.keys.discard(key)
-        self._ordered = None
-
-    def list_under(self, prefix: bytes) -> list[bytes]:
-        if self._ordered is None:
-            self._ordered = sorted(self.keys)
-        ordered = self._ordered
-        first = bisect.bisect_left(ordered, prefix)
-        if first == 0 and ordered and ordered[-1].startswith(prefix):
-            return list(ordered)
-        return ordered[first : bisect.bisect_left(ordered, prefix + b"\xff")]
+    async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
+        return await self._cache.read_events(prefix, after, up_to, self._required)
 
 
-class _RecentBatches:
-    """The most recent batches, up to a number of events and bytes."""
+def _list_values(field: str, entry: StoreEntry) -> Sequence[str]:
+    return list_values(field, entry, read_field)
 
-    def __init__(self) -> None:
-        self._batches: deque[EventBatch] = deque()
-        self._events = self._bytes = 0
-        self.start_revision = 0
-        """Every change after this revision is in memory."""
 
-    def clear(self, revision: int) -> None:
-        """Drop all batches; the changes before `revision` are not known one by one."""
-        self._batches.clear()
-        self._events = self._bytes = 0
-        self.start_revision = revision
-
-    def add(self, batch: EventBatch) -> None:
-        self._batches.append(batch)
-        self._events += len(batch.events)
-        self._bytes += count_bytes(batch)
-        while self._events > MAX_HISTORY_EVENTS or self._bytes > MAX_HISTORY_BYTES:
-            oldest = self._batches.popleft()
-            self._events -= len(oldest.events)
-            self._bytes -= count_bytes(oldest)
-            self.start_revision = oldest.revision
-
-    def list_after(self, revision: int) -> list[EventBatch]:
-        first = bisect.bisect_right(self._batches, revision, key=lambda batch: batch.revision)
-        return [self._batches[position] for position in range(first, len(self._batches))]
+def _get_kind_prefix(key: bytes) -> bytes:
+    """The prefix of the kind of an object; empty for other keys."""
+    if not key.startswith(REGISTRY_PREFIX):
+        return b""
+    kind = parse_kind(key)
+    return b"" if kind is None else build_kind_prefix(kind)
