@@ -47,9 +47,9 @@ def _drop_compares(rule: type[Any]) -> None:
 def _overwrite_objects() -> None:
     run = ObjectRegistry._run_transaction
 
-    async def run_without(self: Any, compares: Any, writes: Any) -> Any:
+    async def run_without(self: Any, request: Any, compares: Any, writes: Any) -> Any:
         kept = [each for each in compares if not isinstance(each, KeyUnchanged)]
-        return await run(self, kept, writes)
+        return await run(self, request, kept, writes)
 
     ObjectRegistry._run_transaction = run_without  # type: ignore[method-assign]
 

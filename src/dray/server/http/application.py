@@ -99,9 +99,9 @@ class RequestResult(msgspec.Struct, frozen=True):
 class RequestObserver(Protocol):
     """Records every request: metrics, audit, logs."""
 
-    async def record_arrival(self, request: ApiRequest) -> None:
+    async def record_arrival(self, request: ApiRequest) -> ApiRequest:
         """Called when the request is authorized and complete, before it is carried out; may raise an
-        `ApiStatusError`.
+        `ApiStatusError`. Returns the request with what its first commit must record.
         """
         ...
 
@@ -165,7 +165,7 @@ class ApiApplication:
             async with self.flow_control.acquire(call, user):
                 body = await read_body(receive, headers, self.max_body_bytes)
                 request = replace(request, body=body, authorization_reason=reason)
-                await self.observer.record_arrival(request)
+                request = await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 if isinstance(response.body, bytes):
                     await self._finish(send, request, response, started)
@@ -205,7 +205,7 @@ class ApiApplication:
             if call.is_long_running:
                 return await self._open_in_process_stream(request, started)
             async with self.flow_control.acquire(call, user):
-                await self.observer.record_arrival(request)
+                request = await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 await self._record_response(request, response, started)
                 return response
@@ -217,7 +217,7 @@ class ApiApplication:
     async def _open_in_process_stream(self, request: ApiRequest, started: float) -> ApiResponse:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.flow_control.acquire(request.call, request.caller))
-            await self.observer.record_arrival(request)
+            request = await self.observer.record_arrival(request)
             response = await self._answer(request)
             assert not isinstance(response.body, bytes)
             first = await anext(response.body, b"")  # the stream misses no event from here on

@@ -16,6 +16,7 @@ import msgspec
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.server.objects.stored_object import StoredObject
+from dray.store import CommitRecord
 
 ANONYMOUS = "system:anonymous"
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -117,6 +118,11 @@ class ApiCall(msgspec.Struct, frozen=True):
         return self.verb in _WRITE_METHODS
 
     @property
+    def writes_objects(self) -> bool:
+        """Whether the call may change stored objects, and nothing else."""
+        return self.kind is not None and self.verb in WRITE_VERBS and self.subresource != "token"
+
+    @property
     def dry_run(self) -> bool:
         return "dryRun" in self.query
 
@@ -138,6 +144,8 @@ class ApiRequest(msgspec.Struct, frozen=True):
     """Whether the body comes from our own JSON writer, which writes no field twice."""
     impersonator: RequestUser | None = None
     """The authenticated user, when it impersonates `user`."""
+    record: CommitRecord | None = None
+    """What the audit log must have before the first commit of this request; None when it has it already."""
 
     @property
     def caller(self) -> RequestUser:

@@ -36,6 +36,7 @@ from dray.server.objects.stored_object import StoredObject, build_deleted, build
 from dray.server.watch.cache import WatchCache
 from dray.store import Committed, Compare, Delete, KeyAbsent, KeyUnchanged, Put, Store, TxnConflict, Write
 from dray.store.errors import OutcomeUnknownError, StoreError, TxnTooLargeError
+from dray.store.records import commit_recorded
 
 MAX_ATTEMPTS: Final = 200
 """How often a write may lose a race before it fails; each lost race is the progress of another write."""
@@ -303,17 +304,17 @@ class ObjectRegistry:
             return _build_result(change, key, value, old.revision if old else 0, warnings)
         if not change.request.audit_id:
             self._observer.on_internal_change(change)
-        outcome = await self._run_transaction(compares, writes)
+        outcome = await self._run_transaction(change.request, compares, writes)
         if isinstance(outcome, TxnConflict):
             return outcome
         return _build_result(change, key, value, outcome.revision, warnings)
 
     async def _run_transaction(
-        self, compares: Sequence[Compare], writes: Sequence[Write]
+        self, request: ApiRequest, compares: Sequence[Compare], writes: Sequence[Write]
     ) -> Committed | TxnConflict:
         started = time.perf_counter()
         try:
-            outcome = await self._store.txn(_drop_duplicates(compares), writes)
+            outcome = await commit_recorded(self._store, _drop_duplicates(compares), writes, request.record)
         except TxnTooLargeError as error:
             raise new_too_large(f"the store cannot take this in one transaction: {error}") from None
         except OutcomeUnknownError as error:
