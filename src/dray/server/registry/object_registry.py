@@ -23,8 +23,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from dray.api.kinds import KINDS, Kind
+from dray.api.kinds import Kind
 from dray.server.admission.change import CREATE, DELETE, UPDATE, AdmissionRule, ObjectChange
+from dray.server.admission.rule_table import RuleTable
 from dray.server.admission.webhooks.external_admission import (
     AdmissionDispatcher,
     ExternalAdmission,
@@ -55,6 +56,7 @@ from dray.store import (
     Write,
 )
 from dray.store.errors import OutcomeUnknownError, StoreError, TxnTooLargeError
+from dray.store.records import commit_recorded, commit_sequence_recorded
 
 MAX_ATTEMPTS: Final = 200
 """How often a write may lose a race before it fails; each lost race is the progress of another write."""
@@ -196,7 +198,7 @@ class ObjectRegistry:
         """`admission` calls the webhooks, which review a write before the rules do."""
         self._store = store
         self.cache = cache
-        self._rules = {kind: [rule for rule in rules if kind in rule.kinds] for kind in KINDS}
+        self._rules = RuleTable(rules)
         self.admission: ExternalAdmission = admission or NoWebhooks()
         self._observer = observer or WriteObserver()
         self._max_object_bytes = max_object_bytes
@@ -294,7 +296,9 @@ class ObjectRegistry:
             return planned.build_result(change.old.revision if change.old else 0)
         if not change.request.audit_id:
             self._observer.on_internal_change(change)
-        outcome = await self._run(self._store.txn(planned.compares, planned.writes))
+        outcome = await self._run(
+            commit_recorded(self._store, planned.compares, planned.writes, change.request.record)
+        )
         return outcome if isinstance(outcome, TxnConflict) else planned.build_result(outcome.revision)
 
     def plan_write(self, change: ObjectChange, key: bytes) -> PlannedWrite:
@@ -303,7 +307,7 @@ class ObjectRegistry:
         compares: list[Compare] = [KeyAbsent(key) if old is None else KeyUnchanged(key, old.revision)]
         writes: list[Write] = []
         warnings: list[str] = []
-        for rule in self._rules[change.kind]:
+        for rule in self._rules.find(change):
             effects = rule.admit(change)
             compares += effects.compares
             writes += effects.writes
@@ -320,10 +324,12 @@ class ObjectRegistry:
         unique = tuple(dict.fromkeys(compares))
         return PlannedWrite(change, key, value, unique, tuple(writes), tuple(warnings))
 
-    async def commit_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
-        """Commit the writes of several requests together."""
+    async def commit_sequence(
+        self, request: ApiRequest, steps: Sequence[TxnStep]
+    ) -> SequenceCommitted | SequenceConflict:
+        """Commit the writes of the requests in a transaction together."""
         assert isinstance(self._store, SequenceStore)
-        return await self._run(self._store.txn_sequence(steps))
+        return await self._run(commit_sequence_recorded(self._store, steps, request.record))
 
     async def _run(self, transaction: Awaitable[_TxnOutcome]) -> _TxnOutcome:
         started = time.perf_counter()
