@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -50,11 +52,7 @@ def packed(value: object) -> bytes:
 def fed(decoder: FrameDecoder[msgspec.Struct], text: bytes, cuts: list[int]) -> list[msgspec.Struct]:
     """What a decoder returns for the pieces of a text between the cuts."""
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    return [
-        frame
-        for begin, end in zip(places, places[1:], strict=False)
-        for frame in decoder.feed(text[begin:end])
-    ]
+    return [frame for begin, end in itertools.pairwise(places) for frame in decoder.feed(text[begin:end])]
 
 
 @given(st.lists(COMPONENT_FRAMES, max_size=5), st.lists(st.integers(0, 2_000), max_size=8))

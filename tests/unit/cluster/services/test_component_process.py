@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dray.clock import ManualClock
 from dray.cluster.services import component_process
 from dray.cluster.services.api_server import RunningServer, ServerProcessOptions, open_server
 from dray.cluster.services.component_messages import decode_options, encode_options
@@ -24,14 +25,18 @@ from dray.gates import GateSet
 from dray.placement.profile import parse_placement_options
 from dray.tasks import cancel_and_wait
 from dray.telemetry.logs import StructuredLogger, build_silent_logger
-from tests.support.manual_time import ManualClock
 
 OPTIONS = ComponentOptions(leader_elect=False)
 BOTH = (
     ProcessComponent("scheduler", "dray:scheduler", OPTIONS),
     ProcessComponent("controllers", "dray:controller", replace(OPTIONS, upkeep=True)),
 )
-PROFILE = {"schedulerName": "other"}
+PROFILE = {
+    "schedulerName": "other",
+    "scoring": "most",
+    "weights": {"TaintToleration": 5},
+    "disabled": ["NodeName"],
+}
 
 Work = Callable[[RunningServer, ComponentProcess, "asyncio.Task[None]"], Awaitable[None]]
 
