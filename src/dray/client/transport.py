@@ -1,8 +1,9 @@
 """The transport protocol: how a request reaches a server and how its response comes back.
 
 Theory of operation: a transport knows addresses, connections and credentials; it does not know objects.
-`transports.http` talks to any Kubernetes API server, `dray.cluster.local.transport` calls the API server in
-the same process. Everything above is written against the protocol and behaves the same on both.
+`transports.http` talks to any Kubernetes API server, `transports.framed` to the one that started this
+process, and `dray.cluster.local.transport` calls the API server in the same process. Everything above is
+written against the protocol and behaves the same on all.
 
 Rules for this file: structs, as some are made for every call. A response of the server is a
 `TransportResponse`, whatever its code; no response is a `ServerUnreachableError`.

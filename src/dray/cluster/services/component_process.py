@@ -97,6 +97,8 @@ class ComponentProcess:
             control = _ControlConnection(self._log, self.ready, self._metrics)
             process = await stack.enter_async_context(_run_process(control, ours, [control_end, *ends]))
             self.pid = process.pid
+            names = " ".join(each.name for each in self._components)
+            self._log.info("a component process was started", pid=self.pid, components=names)
             control.send(self._build_start(ends))
             for end in (control_end, *ends):
                 end.close()

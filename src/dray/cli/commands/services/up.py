@@ -96,7 +96,7 @@ _GATES = tuple(
 @gates_option
 @lambda command: apply_options(command, _GATES)
 def command(**chosen: Any) -> int:
-    """Run store, API server, scheduler, controllers and nodes in one process.
+    """Run store, API server, scheduler, controllers and nodes.
 
     Pods get nodes, claims get devices, drivers prepare them, and containers run: as processes of this
     computer, whatever their image is, so they need a command. In a terminal, changes of pods are printed line

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dray.cli.commands.services import up
+from dray.cluster.services import process_setup
 from dray.gates import GateSet
 from tests.unit.cli.conftest import Typed
 
@@ -23,6 +24,7 @@ from tests.unit.cli.conftest import Typed
         ),
         (("up", "--config", "nope.yaml"), "cannot read `nope.yaml`"),
         (("up", "--limit", "nope=1"), "`nope`"),
+        (("up", "--processes", "4"), "--processes"),
         (("scheduler", "--kubeconfig", "nope"), "cannot read the kubeconfig `nope`"),
         (("scheduler", "--config", "nope.yaml"), "cannot read `nope.yaml`"),
         (("controller", "--qps", "-1"), "--qps"),
@@ -58,6 +60,7 @@ def chosen(**more: Any) -> dict[str, Any]:
         "runtime": "process",
         "rootfs": None,
         "container_user": "pod",
+        "processes": "auto",
         "profile": None,
         "search_timeout": 2.0,
         "data_dir": Path("d"),
@@ -86,3 +89,12 @@ def test_only_clusters_that_share_a_store_elect() -> None:
     assert not up._build_options(chosen()).scheduler.leader_elect
     assert up._build_options(chosen()).scheduler.search_seconds == 2.0
     assert up._build_options(chosen(store="etcd://127.0.0.1:2379/x")).controller.leader_elect
+
+
+def test_processes_are_counted_or_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [up._build_options(chosen(processes=each)).processes for each in ("1", "2", "3")] == [1, 2, 3]
+    found = []
+    for processors in (1, 2, 64):
+        monkeypatch.setattr(process_setup, "count_processors", lambda count=processors: count)
+        found.append(up._build_options(chosen()).processes)
+    assert found == [1, 2, 2]
