@@ -65,6 +65,7 @@ NODES_PER_CLASSIC_LIST: Final = 128
 ANNOTATION_BYTES: Final = 256 * 1024
 CONFIG_DATA_BYTES: Final = 1024 * 1024
 REQUESTS_PER_TRANSACTION: Final = 64
+PATH_BYTES_PER_REQUEST: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,4 +125,5 @@ LIMITS: Final = (
     FieldLimit("annotations of an object", ANNOTATION_BYTES, "bytes, keys and values together"),
     FieldLimit("data of a ConfigMap or Secret", CONFIG_DATA_BYTES, "bytes, all values together"),
     FieldLimit("requests of a transaction", REQUESTS_PER_TRANSACTION, "requests"),
+    FieldLimit("path of a request in a transaction", PATH_BYTES_PER_REQUEST, "bytes, with the query"),
 )

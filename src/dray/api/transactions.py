@@ -93,6 +93,7 @@ class Transaction(CompositeApiStruct, frozen=True):
     api_version: str = always_encode(f"{GROUP}/{VERSION}")
     kind: str = always_encode(KIND)
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    """Accepted and ignored: nothing is stored."""
     spec: TransactionSpec = TransactionSpec()
     status: TransactionStatus = TransactionStatus()
 

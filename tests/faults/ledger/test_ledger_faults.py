@@ -24,6 +24,7 @@ def test_small_two_writers_and_a_kill_never_share_a_device(tmp_path: Path):
     print(f"seed {SEED}: {tally}")
     assert tally.judge.allocations > 200
     assert tally.figures["conflicts"] > 0
+    assert tally.figures["together"] > 0
     assert tally.sound(), str(tally)
 
 

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
+from dray.api.transactions import FAILED_REQUEST_REASON, TRANSACTIONS_PATH
 from tests.faults.ledger import contested_devices
 from tests.faults.ledger.api import CLAIMS, MERGE, PREPARATIONS, Api
 from tests.faults.ledger.contested_devices import Device, allocation, devices_of, pool_name, sort_of
@@ -24,6 +25,8 @@ HANDS = 4
 """How many claims a writer works on at a time."""
 NODES = ("n1", "n2")
 PREPARED = 0.2
+TOGETHER = 0.3
+"""How many claims are allocated in a transaction."""
 FOREIGN = 0.1
 """How many of the claims that others begin with are taken too."""
 
@@ -97,7 +100,10 @@ class Writer:
                 continue
             self._note(f"claim {name}")
             patch = allocation(sort, device, self._rng) | {"metadata": {"resourceVersion": version}}
-            code, answer = await self._api.send("PATCH", f"{CLAIMS}/{name}/status", patch, MERGE)
+            if self._rng.random() < TOGETHER:
+                code, answer = await self._allocate_together(name, claim["metadata"]["uid"], patch)
+            else:
+                code, answer = await self._api.send("PATCH", f"{CLAIMS}/{name}/status", patch, MERGE)
             self.figures["attempts"] += 1
             if code == 200:
                 await self._took(name, device, answer["metadata"]["uid"], shared=sort == "shared")
@@ -107,6 +113,22 @@ class Writer:
                 self.figures["lost claims" if code in (404, 409) else f"code {code}"] += 1
                 return
             self.figures["conflicts"] += 1
+
+    async def _allocate_together(self, name: str, uid: str, patch: dict[str, Any]) -> tuple[int, Any]:
+        """Allocate a claim and prepare it on a node for a moment, in one transaction."""
+        prepared = contested_devices.preparation(f"t-{name}", self._rng.choice(NODES), name, uid)
+        requests = [
+            {"method": "PATCH", "path": f"{CLAIMS}/{name}/status", "contentType": MERGE, "body": patch},
+            {"method": "POST", "path": PREPARATIONS, "body": prepared},
+            {"method": "DELETE", "path": f"{PREPARATIONS}/t-{name}"},
+        ]
+        code, answer = await self._api.send("POST", TRANSACTIONS_PATH, {"spec": {"requests": requests}})
+        if code == 201:
+            self.figures["together"] += 1
+            return 200, answer["status"]["responses"][0]["body"]
+        details = answer.get("details") or {}
+        causes = [each for each in details.get("causes") or () if each["reason"] != FAILED_REQUEST_REASON]
+        return code, {**answer, "details": {**details, "causes": causes}}
 
     async def _took(self, name: str, device: Device, uid: str, *, shared: bool) -> None:
         self.figures["placed"] += 1

@@ -11,7 +11,15 @@ import sys
 import threading
 from pathlib import Path
 
-from dray.store import Committed, KeyAbsent, Put
+from dray.store import (
+    Committed,
+    KeyAbsent,
+    KeyUnchanged,
+    Put,
+    SequenceCommitted,
+    TxnStep,
+    build_step_revision,
+)
 from dray.store.sqlite import backup
 from dray.store.sqlite import store as store_module
 from dray.store.sqlite.database_file import connect
@@ -100,6 +108,11 @@ def key_of(turn: int, number: int) -> bytes:
     return b"w/%d/%07d" % (turn, number)
 
 
+def has_second_step(number: int) -> bool:
+    """Whether a write is the first of two that are committed together."""
+    return number % 3 == 1
+
+
 async def write(path: Path, turn: int) -> None:
     store = await SqliteStore.open(path)
     numbers = iter(range(10**7))
@@ -108,13 +121,20 @@ async def write(path: Path, turn: int) -> None:
         for number in numbers:
             key = key_of(turn, number)
             value = b"%d " % number * 20
-            outcome = await store.txn(
-                [KeyAbsent(key)], [Put(key, value), Put(b"twin/" + key, value), Put(b"last", b"%d" % number)]
-            )
-            assert isinstance(outcome, Committed)
-            os.write(1, b"%d %d\n" % (number, outcome.revision))
+            writes = Put(key, value), Put(b"twin/" + key, value), Put(b"last", b"%d" % number)
+            if has_second_step(number):
+                first = TxnStep((KeyAbsent(key),), writes)
+                second = TxnStep((KeyUnchanged(key, build_step_revision(0)),), (Put(b"step/" + key, value),))
+                done = await store.txn_sequence([first, second])
+                assert isinstance(done, SequenceCommitted)
+                revision = done.revisions[0]
+            else:
+                outcome = await store.txn([KeyAbsent(key)], writes)
+                assert isinstance(outcome, Committed)
+                revision = outcome.revision
+            os.write(1, b"%d %d\n" % (number, revision))
             if number % 100 == 50:
-                await store.compact(outcome.revision - 20)
+                await store.compact(revision - 20)
             if number % 400 == 200:
                 await store.backup(path.with_name("backup.db"))
 

@@ -17,7 +17,7 @@ from dray.store.base import StoreEntry
 from dray.store.errors import StoreOpenError
 from dray.store.sqlite import queries
 from dray.store.sqlite.database_file import connect, prepare_file, verify_file
-from tests.faults.store.child import POINTS, RARE, key_of
+from tests.faults.store.child import POINTS, RARE, has_second_step, key_of
 from tests.outside import ROOT
 
 
@@ -102,7 +102,12 @@ def _look(path: Path, known: dict[bytes, int], revision: int, tally: Tally) -> i
             found[key].value,
             found[key].mod_revision,
         )
-    tally.half += sum(key.removeprefix(b"twin/") not in found for key in found if key.startswith(b"twin/"))
+        second = found.get(b"step/" + key)
+        if has_second_step(int(key.rpartition(b"/")[2])):
+            # Both steps happened, the second one directly after the first.
+            tally.half += second is None or second.mod_revision != found[key].mod_revision + 1
+    for prefix in (b"twin/", b"step/"):
+        tally.half += sum(key.removeprefix(prefix) not in found for key in found if key.startswith(prefix))
     saved = path.with_name("backup.db")
     if saved.exists():
         try:

@@ -8,6 +8,7 @@ from dray.api import conversion
 from dray.api.decode_report import list_field_names
 from dray.api.field_docs import FIELD_DOCS, get_field_docs, get_struct_doc
 from dray.api.kinds import KINDS
+from dray.api.transactions import Transaction
 from tests.fieldtree import fields_of
 
 SHAPES = sorted(
@@ -17,7 +18,8 @@ SHAPES = sorted(
         for version in kind.versions
         for root in [conversion.get_struct_type(kind, version)]
         for shape in (root, *(field.holder for field in fields_of(root).values()))
-    },
+    }
+    | {Transaction, *(field.holder for field in fields_of(Transaction).values())},
     key=lambda shape: (shape.__module__, shape.__name__),
 )
 

@@ -14,13 +14,14 @@ from dray.api.field_docs.claims import CLAIMS
 from dray.api.field_docs.classic_and_core import CLASSIC, CORE
 from dray.api.field_docs.shared import DEFAULT_DOCS, SHARED
 from dray.api.field_docs.slices import SLICES
+from dray.api.field_docs.transactions import TRANSACTIONS
 from dray.api.field_docs.webhooks import WEBHOOKS
 from dray.api.resource import Device, DeviceRequest, ExactDeviceRequest
 
 __all__ = ["FIELD_DOCS", "get_field_docs", "get_struct_doc"]
 
 FIELD_DOCS: Mapping[type, Mapping[str, str]] = MappingProxyType(
-    {**SHARED, **CLAIMS, **SLICES, **CLASSIC, **CORE, **WEBHOOKS}
+    {**SHARED, **CLAIMS, **SLICES, **CLASSIC, **CORE, **WEBHOOKS, **TRANSACTIONS}
 )
 """Every struct, with the documentation of its fields."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from dray.api.transactions import find_failed_request
+from dray.api.transactions import UNAVAILABLE_CODE, find_failed_request
 from dray.server.audit.events import AuditOutcome
 from dray.server.audit.log import AuditLog
 from dray.server.http.application import RequestResult
@@ -101,7 +101,7 @@ class RequestRecorder:
 
 
 def _choose_log_level(request: ApiRequest, result: RequestResult) -> LogLevel:
-    if result.code >= 500:
+    if result.code >= 500 and result.code != UNAVAILABLE_CODE:
         return LogLevel.ERROR
     slow = result.seconds > SLOW_REQUEST_SECONDS and not request.call.is_long_running
     return LogLevel.WARNING if slow else LogLevel.DEBUG

@@ -19,6 +19,7 @@ from dray.api.core.opaque import OpaqueClusterObject, OpaqueObject
 from dray.api.field_docs import get_field_docs, get_struct_doc
 from dray.api.kinds import Kind
 from dray.api.meta import Projection
+from dray.api.transactions import GROUP, KIND, VERSION, Transaction
 from dray.server.openapi.schema_names import META, QUANTITY, build_reference, build_struct_name, get_package
 from dray.server.patch.schema.field_structure import ANY, Structure
 from dray.server.patch.schema.kind_structures import get_structure
@@ -59,9 +60,13 @@ class SchemaBuilder:
         return name
 
     def add_standalone(self, gvk: tuple[str, str, str]) -> str:
-        """Add the schema of a review, which is answered and not stored; returns its name."""
+        """Add the schema of a kind that is answered and not stored, such as a review; returns its name."""
         group, version, kind = gvk
         name = f"{get_package(group, version)}.{kind}"
+        if gvk == (GROUP, VERSION, KIND):
+            self._add_struct(name, _inspect_struct(Transaction), ANY)
+            self.schemas[name][GVK] = [self._build_gvk(kind)]
+            return name
         self.schemas[name] = {
             "description": f"{kind}: answered and not stored.",
             "type": "object",

@@ -60,6 +60,7 @@ class TransactionEndpoint:
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
         """Carry out all requests of a transaction, or none."""
+        await self._registry.wait_for_cache(self._registry.cache.wait_until_fresh())
         parts = self._admit_parts(request.parts)
         keys: set[bytes] = set()
         lost = 0

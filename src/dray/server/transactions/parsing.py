@@ -17,10 +17,19 @@ import msgspec
 from msgspec.structs import replace
 
 from dray.api.decode_report import check_document
-from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath, forbidden, invalid, not_supported
+from dray.api.fields import (
+    ROOT,
+    FieldError,
+    FieldErrorType,
+    FieldPath,
+    forbidden,
+    invalid,
+    not_supported,
+    too_long,
+)
 from dray.api.json_text import is_certainly_json, read_json, write_json
 from dray.api.kinds import Kind, get_kind
-from dray.api.limits import REQUESTS_PER_TRANSACTION
+from dray.api.limits import PATH_BYTES_PER_REQUEST, REQUESTS_PER_TRANSACTION
 from dray.api.transactions import (
     GROUP,
     JSON_TYPE,
@@ -151,6 +160,8 @@ def _check_fields(given: TransactionRequest, number: int) -> Iterator[FieldError
         return
     if not given.path.startswith("/"):
         yield invalid(place.child("path"), given.path, "must begin with `/`")
+    elif len(given.path.encode()) > PATH_BYTES_PER_REQUEST:
+        yield too_long(place.child("path"), PATH_BYTES_PER_REQUEST)
     types = PATCH_TYPES if given.method == "PATCH" else (JSON_TYPE,)
     if given.content_type not in types:
         yield not_supported(place.child("contentType"), given.content_type, types)

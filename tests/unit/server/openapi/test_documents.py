@@ -19,7 +19,7 @@ PACKAGE = "io.k8s.api.resource.v1."
 
 @pytest.fixture(scope="module")
 def openapi() -> OpenApiDocuments:
-    return OpenApiDocuments(KINDS)
+    return OpenApiDocuments(KINDS, transactions=True)
 
 
 def fetch_document(openapi: OpenApiDocuments, path: str, **query: str) -> Any:
