@@ -4,7 +4,8 @@ The server has a history of writes, each of one or more objects, and a plan of f
 cut, it starts with events that were already sent, it is refused because the history is gone, or it ends. When
 the plan is done the informer must show the last state; the events of its listeners must add up to it, with
 the versions of every object in order and no event twice; and unless the history was gone, no event may be
-missing.
+missing. Informers that share a reflector see the same, also one that begins later: everything as it is then,
+and from there every change.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dray.api.resource import ResourceClaim
-from dray.client.informers.informer import Informer
+from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
+from dray.client.informers.shared_reflectors import SharedReflectors, SharingClient
 from tests.effort import effort
 from tests.unit.client.fakeapi import (
     CLAIMS,
@@ -183,6 +185,62 @@ async def followed(server: History) -> tuple[Informer, Shadow]:
     ended = await asyncio.gather(run, settled, return_exceptions=True)
     assert isinstance(ended[0], asyncio.CancelledError), ended[0]
     return informer, shadow
+
+
+async def followed_by_two(server: History, late: int) -> tuple[list[Informer], list[Shadow], int]:
+    """Two informers of one reflector; the later one begins after some requests. How many events it missed."""
+    client = client_of(server)
+    sharing = SharingClient(
+        client._rest_client.transport, SharedReflectors(client, {ResourceClaim: strip_managed_fields})
+    )
+    options = InformerOptions(may_share=True)
+    informers = [Informer(sharing, ResourceClaim, options=options) for _ in range(2)]
+    shadows = [Shadow() for _ in informers]
+    for informer, shadow in zip(informers, shadows, strict=True):
+        informer.listen(shadow.added, shadow.updated, shadow.deleted)
+    tasks = [asyncio.create_task(informers[0].run())]
+    async with asyncio.timeout(30):
+        while len(server.asked) < late and not server.settled.is_set():
+            await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(informers[1].run()))
+        while any(informer.resource_version != str(server.revision) for informer in informers) or not (
+            server.settled.is_set()
+        ):
+            assert not any(task.done() for task in tasks), tasks
+            await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+    return informers, shadows, sum("watch" not in asked.query for asked in server.requests("GET", CLAIMS))
+
+
+@effort(1)
+@given(WRITES, FAULTS, st.integers(0, 8))
+@example([{"a": True}, {"a": False}, {"b": True}], [Fault(1, cut=1), Fault(1), Fault(0, again=2)], 3)
+@example([{"a": True}, {"b": True}], [Fault(1, cut=1), Fault(1, gone=True)], 2)
+def test_informers_that_share_a_reflector_reach_the_state_of_the_server(writes, faults, late):
+    server = History(writes, faults)
+    informers, shadows, lists = asyncio.run(followed_by_two(server, late))
+    truth = {
+        name: (obj["metadata"]["uid"], int(obj["metadata"]["resourceVersion"]))
+        for name, obj in server.state.items()
+    }
+    for informer, shadow in zip(informers, shadows, strict=True):
+        seen = {
+            obj.metadata.name: (obj.metadata.uid, int(obj.metadata.resource_version))
+            for obj in informer.list_all()
+        }
+        assert seen == truth
+        assert shadow.objects == truth
+    ours, theirs = (
+        {key: informer.get(*key[::-1]) for key in (("default", n) for n in NAMES)} for informer in informers
+    )
+    assert all(ours[key] is theirs[key] for key in ours)
+    if not server.forgot:
+        assert shadows[0].told == len(server.events)
+        assert shadows[1].told <= len(server.events)
+        assert lists == 1
 
 
 @effort(1.5)

@@ -30,23 +30,12 @@ MAX_REMEMBERED_PODS: Final = 100_000
 
 
 def build_informer_options(log: StructuredLogger) -> InformerOptions:
-    """Build the options of an informer: without managed fields, and with failures logged."""
+    """Build the options of an informer: shared, without managed fields, and with failures logged."""
 
     def log_failure(failed: Exception) -> None:
         log.warning("listing or watching objects failed", why=str(failed))
 
-    return InformerOptions(transform=strip_managed_fields, on_failure=log_failure)
-
-
-def _make_observer(
-    observe_claim: Callable[[ResourceClaim], None],
-) -> Callable[[ResourceClaim], ResourceClaim]:
-    def observe(claim: ResourceClaim) -> ResourceClaim:
-        observe_claim(claim)
-        stripped: ResourceClaim = strip_managed_fields(claim)
-        return stripped
-
-    return observe
+    return InformerOptions(transform=strip_managed_fields, on_failure=log_failure, may_share=True)
 
 
 class SharedInformers:
@@ -58,15 +47,13 @@ class SharedInformers:
         log: StructuredLogger,
         *,
         classic: bool,
-        observe_claim: Callable[[ResourceClaim], None] = lambda _claim: None,
+        strip_claim: Callable[[ResourceClaim], ResourceClaim] = strip_managed_fields,
     ) -> None:
-        """`observe_claim` receives every claim with its managed fields, which the informer does not keep."""
+        """`strip_claim` receives every claim with its managed fields, and returns what is kept."""
         options = build_informer_options(log)
         self.pods = Informer(client, Pod, options=options)
 
-        self.claims = Informer(
-            client, ResourceClaim, options=replace(options, transform=_make_observer(observe_claim))
-        )
+        self.claims = Informer(client, ResourceClaim, options=replace(options, transform=strip_claim))
         self.templates = Informer(client, ResourceClaimTemplate, options=options)
         self.classic_claims = Informer(client, ClassicResourceClaim, options=options) if classic else None
         self.claims.add_index(OWNER_INDEX, _get_owner_uids)

@@ -20,6 +20,8 @@ from dray.api.resource import ResourceClaim
 from dray.claims import claim_names
 from dray.client.client import Client
 from dray.client.errors import ForbiddenError, NotFoundError
+from dray.client.informers.informer import strip_managed_fields
+from dray.client.informers.shared_reflectors import SharingClient
 from dray.client.rest_client import CALL_ERRORS
 from dray.telemetry.logs import StructuredLogger
 
@@ -44,28 +46,49 @@ class _ObservedLease:
     since: float
 
 
+class ClaimCreationObserver:
+    """Takes note of the claims of pods that kube-controller-manager creates, and drops their managed fields.
+
+    It is the transform of an informer or of a shared reflector, which does not keep managed fields.
+    """
+
+    def __init__(self) -> None:
+        self.last_created: datetime | None = None
+        """When the newest of these claims was created."""
+
+    def __call__(self, claim: ResourceClaim) -> ResourceClaim:
+        """Take note of a claim, and return it without its managed fields."""
+        if claim_names.POD_CLAIM_NAME_ANNOTATION in claim.metadata.annotations:
+            self._observe_managers(claim)
+        stripped: ResourceClaim = strip_managed_fields(claim)
+        return stripped
+
+    def _observe_managers(self, claim: ResourceClaim) -> None:
+        managers = {entry.get("manager") for entry in claim.metadata.managed_fields if _is_of_object(entry)}
+        created = claim.metadata.creation_timestamp
+        if KUBE_CONTROLLER_MANAGER in managers and created:
+            moment = datetime.fromisoformat(created).astimezone(UTC)
+            self.last_created = max(self.last_created or moment, moment)
+
+
+def get_claim_observer(client: Client) -> ClaimCreationObserver:
+    """Return the observer of the shared reflectors of a client, which has seen all claims; or a new one."""
+    shared = client.reflectors.get_transform(ResourceClaim) if isinstance(client, SharingClient) else None
+    return shared if isinstance(shared, ClaimCreationObserver) else ClaimCreationObserver()
+
+
 class KubeControllerMonitor:
     """Observes whether kube-controller-manager keeps the claims of the cluster."""
 
     def __init__(self, client: Client, log: StructuredLogger) -> None:
         self._client, self._log = client, log
+        self.claim_observer = get_claim_observer(client)
         self._time_source = client.options.time_source
         self._lease: _ObservedLease | None = None
-        self._last_created: datetime | None = None
         self.is_active = False
         """Whether its claim controller works, so that ours stands back."""
         self.on_changed: Callable[[], None] = lambda: None
         """Called after `is_active` has changed."""
-
-    def observe_claim(self, claim: ResourceClaim) -> None:
-        """Take note of a claim of a pod that kube-controller-manager created or changed."""
-        if claim_names.POD_CLAIM_NAME_ANNOTATION not in claim.metadata.annotations:
-            return
-        managers = {entry.get("manager") for entry in claim.metadata.managed_fields if _is_of_object(entry)}
-        created = claim.metadata.creation_timestamp
-        if KUBE_CONTROLLER_MANAGER in managers and created:
-            moment = datetime.fromisoformat(created).astimezone(UTC)
-            self._last_created = max(self._last_created or moment, moment)
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -114,7 +137,8 @@ class KubeControllerMonitor:
             held = self._time_source.clock.monotonic() - lease.since < lease.seconds
             return held, f"{name} is held by {lease.holder}" if held else f"{name} is not renewed"
         limit = self._time_source.clock.now() - timedelta(seconds=CREATED_CLAIM_SECONDS)
-        recent = self._last_created is not None and self._last_created > limit
+        last_created = self.claim_observer.last_created
+        recent = last_created is not None and last_created > limit
         return (
             recent,
             "it has created claims for pods" if recent else "it has created no claims for some time",

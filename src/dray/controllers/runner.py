@@ -140,7 +140,7 @@ class ControllerRunner:
             client,
             options.log,
             classic=await self._is_served(ClassicResourceClaim),
-            observe_claim=monitor.observe_claim,
+            strip_claim=monitor.claim_observer,
         )
         self._claim_counts = controller_metrics.ClaimCounts(informers.claims)
         rules = options.taint_rules and await self._is_served(DeviceTaintRule)

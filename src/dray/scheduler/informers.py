@@ -46,7 +46,9 @@ class SchedulerInformers:
         self.on_failure: Callable[[Exception], None] | None = None
         self.on_pod_dropped: Callable[[str], None] = lambda _uid: None
         """Receives the uid of every pod that needs no node any more."""
-        options = InformerOptions(transform=strip_managed_fields, on_failure=self._report_failure)
+        options = InformerOptions(
+            transform=strip_managed_fields, on_failure=self._report_failure, may_share=True
+        )
         self.pods: Informer[Pod] = Informer(client, Pod, options=options)
         self.claims: Informer[ResourceClaim] = Informer(client, ResourceClaim, options=options)
         self.classic_claims: Informer[ClassicResourceClaim] = Informer(

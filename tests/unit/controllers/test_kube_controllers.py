@@ -83,7 +83,7 @@ def claim(manager: str, created: str = "2026-01-01T00:00:00Z", *, of_pod: bool =
 @pytest.mark.parametrize("no_lease", [NotFoundError(404, {}), ForbiddenError(403, {})])
 async def test_without_a_lease_claims_of_pods_show_it(no_lease: Exception) -> None:
     server = LeaseServer()
-    server.monitor.observe_claim(claim("kube-controller-manager"))
+    server.monitor.claim_observer(claim("kube-controller-manager"))
     assert await server.is_active_after(0, no_lease)
     assert await server.is_active_after(CREATED_CLAIM_SECONDS - 1)
     assert not await server.is_active_after(2)
@@ -100,11 +100,11 @@ async def test_without_a_lease_claims_of_pods_show_it(no_lease: Exception) -> No
 )
 async def test_other_claims_show_nothing(written: ResourceClaim) -> None:
     server = LeaseServer()
-    server.monitor.observe_claim(written)
+    server.monitor.claim_observer(written)
     assert not await server.is_active_after(0)
 
 
 async def test_a_lease_without_holder_says_more_than_claims() -> None:
     server = LeaseServer()
-    server.monitor.observe_claim(claim("kube-controller-manager"))
+    server.monitor.claim_observer(claim("kube-controller-manager"))
     assert not await server.is_active_after(0, held("now", holder=""))

@@ -111,13 +111,13 @@ def test_the_index_knows_what_was_written(behind):
 def test_what_was_made_and_deleted_unseen_is_forgotten(behind):
     """A list that came later than our write, and does not have it."""
     behind.recent.put(claim(5))
-    behind.informer._replace({}, 8)
+    behind.informer._reflector._replace({}, 8)
     assert (behind.get(), len(behind.recent)) == (None, 0)
 
 
 def test_obsolete_knowledge_does_not_pile_up(behind):
     for number in range(SWEEP_SIZE):
         behind.recent.put(claim(5, f"c-{number}"))
-    behind.informer._replace({}, 8)
+    behind.informer._reflector._replace({}, 8)
     behind.recent.put(claim(9))
     assert len(behind.recent) == 1

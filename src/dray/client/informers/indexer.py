@@ -6,7 +6,8 @@ shows them; their exceptions are not caught.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -59,6 +60,10 @@ class Indexer(Generic[T]):
 
     def __init__(self) -> None:
         self.objects: dict[ObjectKey, IndexedObject] = {}
+        self.synced = asyncio.Event()
+        """Set when all objects were seen once."""
+        self.is_replacing = False
+        """Whether listeners are being called with the differences to a list."""
         self._indexes: dict[str, ObjectIndex] = {}
         self._listeners: list[ObjectListener[T]] = []
 
@@ -119,8 +124,16 @@ class Indexer(Generic[T]):
             if listener.deleted is not None:
                 listener.deleted(old.object)
 
-    def replace(self, now: dict[ObjectKey, IndexedObject]) -> None:
+    def replace(self, now: Mapping[ObjectKey, IndexedObject]) -> None:
         """Replace all objects: notify of removals, additions and changes."""
+        self.is_replacing = True
+        try:
+            self._replace(now)
+        finally:
+            self.is_replacing = False
+        self.synced.set()
+
+    def _replace(self, now: Mapping[ObjectKey, IndexedObject]) -> None:
         for key in [key for key in self.objects if key not in now]:
             self.remove(key)
         for key, new in now.items():

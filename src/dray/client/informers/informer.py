@@ -1,91 +1,31 @@
 """The informer: a local copy of the objects of one kind, kept up to date by list and watch.
 
-Theory of operation: a list returns everything at one version; a watch continues from there. Versions are
-numbers that grow with every write. `_WatchPosition.complete` is the version up to which everything has been
-seen: several objects may change in one write and share a version, so a version is complete only when the next
-one or a bookmark comes. A watch that breaks is resumed after the complete version; events that come twice
-because of that are recognised by their version and dropped. When the server no longer keeps that version, or
-sends events out of order, everything is listed again, and listeners get the differences as if they had been
-watched: only the steps in between are lost.
+Theory of operation: an informer has a reflector of its own (`reflector`), or shares one with the other
+informers of its process (`shared_reflectors`). When everything is listed again, listeners get the differences
+as if they had been watched: only the steps in between are lost.
 
-Rules for this file: failures of the server are waited out with a growing backoff; an exception of a listener
-ends `run`.
+Rules for this file: an exception of a listener ends `run`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 from msgspec.structs import replace
 
 from dray.api.kinds import Kind
-from dray.client.client import DEFAULT_PAGE_SIZE, Client
-from dray.client.errors import (
-    ApiError,
-    BadRequestError,
-    BrokenWatchError,
-    ForbiddenError,
-    InvalidObjectError,
-    NotFoundError,
-    ResourceExpiredError,
-    ServerTimeoutError,
-)
-from dray.client.informers.indexer import IndexedObject, Indexer, ObjectListener
-from dray.client.informers.watch_stream import MIN_WATCH_SECONDS, WatchBatch, WatchRequest, watch_in_batches
-from dray.client.object_refs import (
-    ObjectKey,
-    ObjectSelector,
-    get_identity,
-    parse_resource_version,
-    resolve_kind,
-)
-from dray.client.response_decoding import DELETED, Bookmark
-from dray.client.rest_client import CALL_ERRORS
-from dray.client.timing import Backoff
+from dray.client.client import Client
+from dray.client.informers.indexer import Indexer, ObjectListener
+from dray.client.informers.reflector import InformerOptions, InformerStats, ReflectedObjects, Reflector
+from dray.client.informers.shared_reflectors import SharingClient, Subscription
+from dray.client.object_refs import ObjectKey, ObjectSelector, resolve_kind
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
-_RELIST_ERRORS = (ResourceExpiredError, BrokenWatchError, NotFoundError, BadRequestError, ServerTimeoutError)
-_INITIAL_EVENTS_ERRORS = (InvalidObjectError, BadRequestError, ForbiddenError)
-_SHORT_WATCH_SECONDS = 1.0
-"""A watch that ends sooner than this many seconds was not ended by its timeout."""
-
-
-@dataclass(slots=True)
-class InformerStats:
-    """Counters of an informer, for metrics."""
-
-    lists: int = 0
-    watches: int = 0
-    events: int = 0
-    bookmarks: int = 0
-    duplicates: int = 0
-    relists: int = 0
-    failures: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class InformerOptions:
-    """Options of an informer.
-
-    `transform` turns an object into what is kept of it, for example without its managed fields. `on_failure`
-    receives every failure that is waited out. `send_initial_events` asks the server to send everything in the
-    watch.
-    """
-
-    page_size: int = DEFAULT_PAGE_SIZE
-    send_initial_events: bool = False
-    transform: Callable[[Any], Any] | None = None
-    on_failure: Callable[[Exception], None] | None = None
-    initial_backoff: float = 0.8
-    max_backoff: float = 30.0
-
+__all__ = ["Informer", "InformerOptions", "InformerStats", "strip_managed_fields"]
 
 _DEFAULT_OPTIONS = InformerOptions()
 
@@ -95,18 +35,6 @@ def strip_managed_fields(obj: Any) -> Any:
     if not obj.metadata.managed_fields:
         return obj
     return replace(obj, metadata=replace(obj.metadata, managed_fields=()))
-
-
-@dataclass(slots=True)
-class _WatchPosition:
-    """How far an informer has followed the watch."""
-
-    complete: int
-    highest: int
-
-    def advance(self, version: int) -> None:
-        if version > self.highest:
-            self.complete, self.highest = self.highest, version
 
 
 class Informer(Generic[T]):
@@ -142,25 +70,29 @@ class Informer(Generic[T]):
         options: InformerOptions = _DEFAULT_OPTIONS,
     ) -> None:
         self.kind = resolve_kind(kind)
-        self._object_type = kind
-        self.stats = InformerStats()
-        self._client = client
-        self._namespace = namespace
-        self._selector = ObjectSelector(label_selector, field_selector)
-        self._options = options
-        self._send_initial_events = options.send_initial_events
-        self._time_source = client.options.time_source
-        self._backoff, self._relist_backoff = (
-            Backoff(self._time_source, initial=options.initial_backoff, maximum=options.max_backoff)
-            for _ in range(2)
-        )
         self._indexer: Indexer[T] = Indexer()
-        self._position: _WatchPosition | None = None
-        self._initial_objects: dict[ObjectKey, IndexedObject] | None = None
-        self._synced = asyncio.Event()
         self._failure: BaseException | None = None
-        self.is_replacing = False
+        reflected = ReflectedObjects(kind, namespace, ObjectSelector(label_selector, field_selector))
+        self._reflector: Reflector | None = None
+        self._subscription: Subscription | None = None
+        if options.may_share and isinstance(client, SharingClient) and client.reflectors.share(reflected):
+            self._subscription = Subscription(client.reflectors, kind, self._indexer, options.on_failure)
+        else:
+            self._reflector = Reflector(client, reflected, self._indexer, options)
+
+    @property
+    def is_replacing(self) -> bool:
         """Whether listeners are being called with what a list shows: steps in between are missing."""
+        return self._indexer.is_replacing
+
+    @property
+    def stats(self) -> InformerStats:
+        """The counters of its reflector."""
+        reflector = self._get_reflector()
+        return InformerStats() if reflector is None else reflector.stats
+
+    def _get_reflector(self) -> Reflector | None:
+        return self._reflector if self._subscription is None else self._subscription.reflector
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return one object, if it exists."""
@@ -193,172 +125,24 @@ class Informer(Generic[T]):
 
     async def wait_for_sync(self) -> None:
         """Wait until everything was seen once; raise when `run` ended before."""
-        await self._synced.wait()
+        await self._indexer.synced.wait()
         if self._failure is not None:
             raise RuntimeError(f"the informer of {self.kind.plural} has ended") from self._failure
 
     @property
     def resource_version(self) -> str:
         """The version up to which everything is here; empty before the first list."""
-        return "" if self._position is None else str(self._position.complete)
+        reflector = self._get_reflector()
+        return "" if reflector is None else reflector.resource_version
 
     async def run(self) -> None:
         """Keep the objects up to date; ends only by cancellation or by an error in a listener."""
         try:
-            while True:
-                if self._position is None and not self._send_initial_events:
-                    await self._list_objects()
-                else:
-                    await self._watch_objects()
+            if self._reflector is not None:
+                await self._reflector.run()
+            if self._subscription is not None:
+                await self._subscription.follow()
         except BaseException as ended:
             self._failure = ended
-            self._synced.set()
+            self._indexer.synced.set()
             raise
-
-    async def _list_objects(self) -> None:
-        self.stats.lists += 1
-        try:
-            listing = await self._client.list(
-                self._object_type, self._namespace, self._selector, page_size=self._options.page_size
-            )
-            now = dict(map(self._build_indexed_object, listing.items))
-            version = parse_resource_version(listing.resource_version)
-            if version < 0 or any(seen.version < 0 for seen in now.values()):
-                raise BrokenWatchError(
-                    f"the list of {self.kind.plural} has a `resourceVersion` that is no number"
-                )
-        except CALL_ERRORS as failed:
-            await self._wait_after_failure(failed)
-            return
-        self._replace(now, version)
-
-    def _replace(self, now: dict[ObjectKey, IndexedObject], version: int) -> None:
-        self._position = _WatchPosition(version, version)
-        self._initial_objects = None
-        self.is_replacing = True
-        try:
-            self._indexer.replace(now)
-        finally:
-            self.is_replacing = False
-        self._backoff.reset()
-        self._synced.set()
-
-    async def _watch_objects(self) -> None:
-        initial = self._position is None
-        self._initial_objects = {} if initial else None
-        request = WatchRequest(
-            self._object_type,
-            self._namespace,
-            self._selector,
-            self.resource_version,
-            initial,
-            MIN_WATCH_SECONDS + int(self._time_source.random_float() * MIN_WATCH_SECONDS),
-        )
-        self.stats.watches += 1
-        started, before = self._time_source.clock.monotonic(), self._get_highest_version()
-        failed = await self._consume_watch(request)
-        if self._get_highest_version() > before:
-            # Only new events are a success: a watch that repeats old ones must not be reopened at once.
-            self._backoff.reset()
-            self._relist_backoff.reset()
-        elif failed is None and self._time_source.clock.monotonic() - started < _SHORT_WATCH_SECONDS:
-            await self._backoff.wait()
-        if failed is not None:
-            await self._recover(failed, initial=initial)
-
-    def _get_highest_version(self) -> int:
-        return -1 if self._position is None else self._position.highest
-
-    async def _consume_watch(self, request: WatchRequest) -> Exception | None:
-        """Follow one watch to its end; return why it ended, unless its time was up."""
-        async with aclosing(watch_in_batches(self._client, request)) as batches:
-            while True:
-                try:
-                    batch = await anext(batches, None)
-                except CALL_ERRORS as failed:
-                    return failed
-                if batch is None:
-                    return None
-                if not self._apply_batch(batch):
-                    return BrokenWatchError(f"the watch of {self.kind.plural} is not in order")
-
-    def _apply_batch(self, batch: WatchBatch) -> bool:
-        """Apply a batch of events; False when they are out of order."""
-        for event in batch:
-            if isinstance(event, Bookmark):
-                if not self._apply_bookmark(event):
-                    return False
-                continue
-            self.stats.events += 1
-            key, seen = self._build_indexed_object(event.object)
-            if seen.version < 0:
-                return False
-            initial = self._initial_objects
-            if initial is None:
-                if not self._apply_event(event.type, key, seen):
-                    return False
-            elif event.type == DELETED:
-                initial.pop(key, None)
-            else:
-                initial[key] = seen
-        return True
-
-    def _apply_event(self, event_type: str, key: ObjectKey, new: IndexedObject) -> bool:
-        position, old = self._position, self._indexer.objects.get(key)
-        assert position is not None
-        known = -1 if old is None else old.version
-        if event_type == DELETED:
-            # Some servers send the last version of the object, others the version of its deletion.
-            if old is None or new.version < known:
-                self.stats.duplicates += 1
-            else:
-                self._indexer.remove(key)
-        elif new.version <= known:
-            self.stats.duplicates += 1
-        elif old is None and new.version < position.highest:
-            return False
-        else:
-            self._indexer.put(key, new)
-        position.advance(new.version)
-        return True
-
-    def _apply_bookmark(self, bookmark: Bookmark) -> bool:
-        self.stats.bookmarks += 1
-        version = parse_resource_version(bookmark.resource_version)
-        if version < 0:
-            return False
-        if self._initial_objects is not None:
-            if bookmark.initial_events_end:
-                self._replace(self._initial_objects, version)
-        elif self._position is not None and version >= self._position.highest:
-            self._position = _WatchPosition(version, version)
-        return True
-
-    def _build_indexed_object(self, obj: Any) -> tuple[ObjectKey, IndexedObject]:
-        key, uid, version = get_identity(obj)
-        transform = self._options.transform
-        return key, IndexedObject(
-            obj if transform is None else transform(obj), parse_resource_version(version), uid
-        )
-
-    async def _recover(self, error: Exception, *, initial: bool) -> None:
-        if isinstance(error, NotFoundError):
-            self._client.forget_version(self.kind)
-        if initial and isinstance(error, _INITIAL_EVENTS_ERRORS):
-            self._send_initial_events = False  # this server does not support it: list instead, at once
-        elif isinstance(error, _RELIST_ERRORS):
-            await self._relist(error)
-        else:
-            await self._wait_after_failure(error)
-
-    async def _relist(self, error: Exception) -> None:
-        self.stats.relists += 1
-        self._position = None
-        await self._wait_after_failure(error, self._relist_backoff)
-
-    async def _wait_after_failure(self, error: Exception, backoff: Backoff | None = None) -> None:
-        self.stats.failures += 1
-        if self._options.on_failure is not None:
-            self._options.on_failure(error)
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
-        await (backoff or self._backoff).wait(min(retry_after or 0.0, self._options.max_backoff))

@@ -35,7 +35,7 @@ class ActivityLog:
     """Writes what happens to pods."""
 
     def __init__(self, client: Client, write_line: Callable[[str], None]) -> None:
-        options = InformerOptions(transform=strip_managed_fields)
+        options = InformerOptions(transform=strip_managed_fields, may_share=True)
         self._pods = Informer(client, Pod, options=options)
         self._claims = Informer(client, ResourceClaim, options=options)
         self._write_line = write_line

@@ -21,6 +21,7 @@ from typing import Final
 
 from dray.api.core import Node
 from dray.client.client import Client
+from dray.client.informers.shared_reflectors import SharedReflectors
 from dray.client.patches import MergePatch
 from dray.cluster.local import example_nodes
 from dray.cluster.local.activity_log import ActivityLog
@@ -29,7 +30,7 @@ from dray.cluster.local.simulated_kubelet import SimulatedKubelet
 from dray.cluster.local.transport import build_local_client
 from dray.cluster.services.api_server import RunningServer, ServerProcessOptions, open_server
 from dray.cluster.services.component_process import ComponentProcess, ProcessComponent
-from dray.cluster.services.components import COMPONENTS, ComponentOptions
+from dray.cluster.services.components import COMPONENTS, INFORMERS_USER, ComponentOptions
 from dray.cluster.services.process_setup import freeze_garbage_collector, install_stop_signals
 from dray.cluster.services.supervisor import PerNodeMetrics, RunnableService, SupervisedService
 from dray.gates import GateSet
@@ -151,8 +152,12 @@ def _build_components(app: ApiApplication, options: LocalClusterOptions) -> Iter
         ProcessComponent("controllers", CONTROLLER_USER, options.controller),
     )
     if options.processes == 1:
+        # Where components have processes of their own, this one does not load their modules.
+        from dray.cluster.services.shared_kinds import build_shared_reflectors
+
+        reflectors = build_shared_reflectors(build_local_client(app, INFORMERS_USER))
         for each in components:
-            build = partial(_build_local_component, app, each)
+            build = partial(_build_local_component, app, each, reflectors)
             yield SupervisedService(each.name, build, log)
         return
     groups = [components] if options.processes == 2 else [(each,) for each in components]
@@ -161,8 +166,11 @@ def _build_components(app: ApiApplication, options: LocalClusterOptions) -> Iter
         yield SupervisedService(name, partial(ComponentProcess, app, group, log), log)
 
 
-def _build_local_component(app: ApiApplication, component: ProcessComponent) -> RunnableService:
-    return COMPONENTS[component.name](build_local_client(app, component.user), component.options)
+def _build_local_component(
+    app: ApiApplication, component: ProcessComponent, reflectors: SharedReflectors
+) -> RunnableService:
+    client = build_local_client(app, component.user, reflectors=reflectors)
+    return COMPONENTS[component.name](client, component.options)
 
 
 async def _prepare_objects(client: Client, options: LocalClusterOptions, stop: asyncio.Event | None) -> None:

@@ -15,6 +15,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from dray.client.client import Client
 from dray.client.errors import ServerUnreachableError
+from dray.client.informers.shared_reflectors import SharedReflectors, SharingClient
 from dray.client.rest_client import ClientOptions
 from dray.client.transport import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -96,9 +97,13 @@ async def _iterate_once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def build_local_client(app: ApiApplication, user: str, *groups: str) -> Client:
-    """Build a client of the server in this process, as an authenticated user."""
-    return Client(
-        LocalTransport(app, user, (*groups, AUTHENTICATED)),
-        ClientOptions(field_manager=user.replace(":", "-")),
-    )
+def build_local_client(
+    app: ApiApplication, user: str, *groups: str, reflectors: SharedReflectors | None = None
+) -> Client:
+    """Build a client of the server in this process, as an authenticated user.
+
+    Its informers use the shared `reflectors`, if there are any.
+    """
+    transport = LocalTransport(app, user, (*groups, AUTHENTICATED))
+    options = ClientOptions(field_manager=user.replace(":", "-"))
+    return Client(transport, options) if reflectors is None else SharingClient(transport, reflectors, options)

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dray.client.client import Client
+from dray.client.informers.shared_reflectors import SharedReflectors, SharingClient
 from dray.client.rest_client import ClientOptions
 from dray.client.transports.framed import FramedTransport
 from dray.clock import SystemClock
@@ -100,9 +101,13 @@ async def run_components(control: socket.socket) -> None:
     )
     redirect_library_logs(log, "asyncio")
     transports = [FramedTransport(socket.socket(fileno=each.descriptor)) for each in start.components]
+    reflectors = None
+    if start.informers_user:
+        transports.append(FramedTransport(socket.socket(fileno=start.informers_descriptor)))
+        reflectors = _build_reflectors(start.informers_user, transports[-1])
     services = [
-        _build_service(settings, transport, log)
-        for settings, transport in zip(start.components, transports, strict=True)
+        _build_service(settings, transport, reflectors, log)
+        for settings, transport in zip(start.components, transports, strict=False)
     ]
     connection.services = services
     ends = [_fail_when_closed(transport) for transport in transports]
@@ -117,10 +122,29 @@ async def run_components(control: socket.socket) -> None:
             await transport.close()
 
 
+def _build_reflectors(user: str, transport: FramedTransport) -> SharedReflectors:
+    # A process with one component does not need it.
+    from dray.cluster.services.shared_kinds import build_shared_reflectors
+
+    return build_shared_reflectors(Client(transport, _build_client_options(user)))
+
+
+def _build_client_options(user: str) -> ClientOptions:
+    return ClientOptions(field_manager=user.replace(":", "-"))
+
+
 def _build_service(
-    settings: ComponentSettings, transport: FramedTransport, log: StructuredLogger
+    settings: ComponentSettings,
+    transport: FramedTransport,
+    reflectors: SharedReflectors | None,
+    log: StructuredLogger,
 ) -> SupervisedService:
-    client = Client(transport, ClientOptions(field_manager=settings.user.replace(":", "-")))
+    client_options = _build_client_options(settings.user)
+    client = (
+        Client(transport, client_options)
+        if reflectors is None
+        else SharingClient(transport, reflectors, client_options)
+    )
     options = decode_options(settings.options, log)
     build = COMPONENTS[settings.name]
     return SupervisedService(settings.name, lambda: build(client, options), log)

@@ -44,6 +44,10 @@ class StartMessage(_Message, frozen=True, tag=1):
 
     components: tuple[ComponentSettings, ...]
     log_level: int
+    informers_user: str = ""
+    """As whom the components read the kinds that they share; empty when they share none."""
+    informers_descriptor: int = -1
+    """The inherited socket for that."""
 
 
 class MetricsRequest(_Message, frozen=True, tag=2):

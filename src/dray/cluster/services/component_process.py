@@ -35,7 +35,7 @@ from dray.cluster.services.component_messages import (
     decode_metrics,
     encode_options,
 )
-from dray.cluster.services.components import ComponentOptions
+from dray.cluster.services.components import INFORMERS_USER, ComponentOptions
 from dray.errors import DrayError
 from dray.server.http.application import ApiApplication
 from dray.server.http.requests import AUTHENTICATED, RequestUser
@@ -86,10 +86,10 @@ class ComponentProcess:
         async with AsyncExitStack() as stack:
             ends: list[socket.socket] = []
             connections: list[ComponentConnection] = []
-            for component in self._components:
+            for name in self._list_users():
                 ours, theirs = _open_pair(stack)
                 ends.append(theirs)
-                user = RequestUser(component.user, (AUTHENTICATED,))
+                user = RequestUser(name, (AUTHENTICATED,))
                 connection = await connect_component(ours, self._app, user)
                 stack.push_async_callback(connection.close)
                 connections.append(connection)
@@ -107,12 +107,19 @@ class ComponentProcess:
             problems = (control.problem, *(connection.problem for connection in connections))
             raise ComponentProcessError(await _describe_end(process, problems))
 
+    def _list_users(self) -> list[str]:
+        """The users of the connections: one for each component, and one for what several of them share."""
+        users = [each.user for each in self._components]
+        return [*users, INFORMERS_USER] if len(users) > 1 else users
+
     def _build_start(self, ends: Sequence[socket.socket]) -> StartMessage:
         components = tuple(
             ComponentSettings(each.name, each.user, end.fileno(), encode_options(each.options))
-            for each, end in zip(self._components, ends, strict=True)
+            for each, end in zip(self._components, ends, strict=False)
         )
-        return StartMessage(components, self._log.level)
+        if len(ends) == len(components):
+            return StartMessage(components, self._log.level)
+        return StartMessage(components, self._log.level, INFORMERS_USER, ends[-1].fileno())
 
 
 def _open_pair(stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:

@@ -26,6 +26,9 @@ from dray.placement.profile import PlacementOptions, parse_placement_options
 from dray.telemetry.logs import StructuredLogger, build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
 
+INFORMERS_USER: Final = "dray:informers"
+"""As whom the components of one process read the kinds that they share (`shared_kinds`)."""
+
 _DRA_GATE: Final = "DynamicResourceAllocation"
 
 

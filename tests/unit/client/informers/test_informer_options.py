@@ -52,7 +52,7 @@ async def test_failures_of_the_first_list_are_waited_out():
 async def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush():
     server = Server([listing(7)], [FakeResponse([]), FakeResponse([]), FakeResponse([])])
     async with running(server) as (informer, _, troubles):
-        slept = informer._time_source.sleep.__self__.slept
+        slept = informer._reflector._time_source.sleep.__self__.slept
         assert troubles == []
         assert len(slept) == 3
         assert slept == sorted(slept)
@@ -63,7 +63,7 @@ async def test_a_watch_that_only_repeats_itself_is_not_asked_for_in_a_rush():
     again = [FakeResponse([line("ADDED", claim("a", 8))]) for _ in range(4)]
     server = Server([listing(7)], again)
     async with running(server) as (informer, told, _):
-        slept = informer._time_source.sleep.__self__.slept
+        slept = informer._reflector._time_source.sleep.__self__.slept
         assert told == ["+a@8"]
         assert len(slept) == 3
         assert slept == sorted(slept)
@@ -73,7 +73,7 @@ async def test_lists_are_not_asked_for_in_a_rush_when_the_past_is_always_gone():
     gone = [failed(410, "Expired", "gone") for _ in range(4)]
     server = Server([listing(7) for _ in range(5)], gone)
     async with running(server) as (informer, _told, _):
-        slept = informer._time_source.sleep.__self__.slept
+        slept = informer._reflector._time_source.sleep.__self__.slept
         assert informer.stats.lists == 5
         assert slept == pytest.approx([0.6, 1.2, 2.4, 4.8])
 
@@ -201,7 +201,7 @@ async def test_every_watch_has_an_end_and_silence_beyond_it_is_noticed():
 
 
 async def test_a_stream_that_says_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr("dray.client.informers.informer.MIN_WATCH_SECONDS", 0)
+    monkeypatch.setattr("dray.client.informers.reflector.MIN_WATCH_SECONDS", 0)
     monkeypatch.setattr("dray.client.informers.watch_stream.WATCH_GRACE_SECONDS", 0.01)
     server = Server([listing(7)], [FakeResponse(forever()), FakeResponse([line("ADDED", claim("a", 8))])])
     async with running(server) as (_, told, troubles):

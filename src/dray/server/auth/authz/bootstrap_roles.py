@@ -232,6 +232,8 @@ BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
             "update,patch: resourcequotas/status",
         ),
     ),
+    # What scheduler and controllers in one process read together (`cluster/services/shared_kinds`).
+    BootstrapRole("dray:informers", (f"list,watch: nodes pods {_CLAIMS} {_SLICES} {_TAINTS}",)),
     BootstrapRole(
         "dray:driver",
         (
@@ -294,6 +296,7 @@ BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
     "dray:class-reader": (f"Group:{AUTHENTICATED}",),
     "dray:scheduler": ("User:dray:scheduler",),
     "dray:controller": ("User:dray:controller",),
+    "dray:informers": ("User:dray:informers",),
     "dray:driver": ("Group:dray:drivers",),
     "dray:classic-driver": ("Group:dray:classic-drivers",),
     "dray:log-fetcher": ("User:dray:apiserver",),
