@@ -148,6 +148,7 @@ bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 	@$(PY) -m bench
 	@$(PY) -m bench.store
 	@$(PY) -m bench.client
+	@$(PY) -m bench.writes
 	@$(PY) -m bench.server
 	@$(PY) -m bench.watches
 	@$(PY) -m bench.scheduler

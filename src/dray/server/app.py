@@ -51,7 +51,7 @@ from dray.server.http.application import ApiApplication
 from dray.server.http.endpoints import Endpoint, NonResourceEndpoints
 from dray.server.http.flow_control import FlowController
 from dray.server.http.limits import ServerLimits
-from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
+from dray.server.http.requests import ApiCall, ApiRequest, ApiResponse, build_json_response
 from dray.server.http.responses import ResponseWriter
 from dray.server.http.routing import Router
 from dray.server.ledger.admission import LedgerAdmission
@@ -81,6 +81,7 @@ from dray.server.watch.cache import WatchCache
 from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import SequenceStore, Store
 from dray.store.errors import StoreClosedError
+from dray.store.records import takes_records
 from dray.telemetry.logs import StructuredLogger
 from dray.x509_certificates import RENEWAL_PATH
 
@@ -176,7 +177,7 @@ class ApiServer:
             router,
             access_control,
             self._build_flow_control(),
-            RequestRecorder(self.metrics, options.log, self._audit),
+            RequestRecorder(self.metrics, options.log, self._audit, self._build_record_condition(registry)),
             dispatcher.answer,
             self._build_endpoints(served, accounts).answer,
             options.clock,
@@ -221,6 +222,13 @@ class ApiServer:
 
     def _log_collection_failure(self, why: str) -> None:
         self._options.log.warning("garbage cannot be collected", why=why)
+
+    def _build_record_condition(self, registry: ObjectRegistry) -> Callable[[ApiCall], bool]:
+        """Whether nothing of a call happens before its first commit, which then writes its audit record."""
+        if not takes_records(self._store):
+            return lambda _call: False
+        # Webhooks may act on what they review, so a call is on record before they see it.
+        return lambda call: call.writes_objects and not registry.admission.webhooks
 
     def _build_flow_control(self) -> FlowController:
         controller = FlowController(self._options.limits, self._options.clock, self.count_refusal)

@@ -32,8 +32,11 @@ from dray.store.base import (
     build_step_revision,
     resolve_step_revision,
 )
+from dray.store.records import CommitLog, CommitRecord, RecordingStore
 
 __all__ = [
+    "CommitLog",
+    "CommitRecord",
     "Committed",
     "Compare",
     "Delete",
@@ -44,6 +47,7 @@ __all__ = [
     "KeyHasValue",
     "KeyUnchanged",
     "Put",
+    "RecordingStore",
     "SequenceCommitted",
     "SequenceConflict",
     "SequenceStore",

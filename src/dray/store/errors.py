@@ -7,6 +7,7 @@
     ├── TxnTooLargeError           the transaction has more operations than the back end accepts
     ├── StoreClosedError           the store was closed, or stopped because its disk cannot be trusted
     ├── StoreWriteError            the disk is full or refused the write; nothing was written, reads go on
+    ├── RecordNotWrittenError      the log that must have a line first cannot take it; nothing was written
     ├── OutcomeUnknownError        a write was sent and its outcome is unknown
     └── StoreOpenError             the store cannot be opened
         ├── StoreInUseError        another process has the file open
@@ -70,6 +71,10 @@ class StoreClosedError(StoreError):
 
 class StoreWriteError(StoreError):
     """The disk is full or refused the write; nothing was written, reads go on, the next write may work."""
+
+
+class RecordNotWrittenError(StoreError):
+    """The log that must have a line before a transaction is committed cannot take it."""
 
 
 class OutcomeUnknownError(StoreError):

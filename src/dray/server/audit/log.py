@@ -1,19 +1,24 @@
 """The audit log of a running server.
 
-Theory of operation: `record_received` is awaited before a write (or a read of secrets) is carried out and
-returns when its line has been passed to the operating system, so whatever happens to this process, no change
-is in the store without a line that names its user. `record_complete` is awaited before the response is sent:
-what was acknowledged has its outcome in the log. Passing a few hundred bytes to the operating system takes
-microseconds, far less than waking a thread or another task, so a line is written directly. When that was slow
-a few times (a busy disk), lines are queued for a while and a thread writes them in batches, so that the event
-loop is not blocked. Lines are synced to the disk at the latest after `sync_interval`.
+Theory of operation: the `received` line of a write (or a read of secrets) is passed to the operating system
+before it is carried out, so whatever happens to this process, no change is in the store without a line that
+names its user. `record_received` does that and is awaited. Where the store takes records, `defer_received`
+returns one instead: the store passes the line to `append_before_commit` in its thread, together with those of
+all requests that share the commit, before it commits. A request that commits nothing has it written with its
+outcome.
+
+`record_complete` is awaited before the response is sent: what was acknowledged has its outcome in the log.
+Passing a few hundred bytes to the operating system takes microseconds, far less than waking a thread or
+another task, so a line is written directly. When that was slow a few times (a busy disk), lines are queued
+for a while and a thread writes them in batches, so that the event loop is not blocked. Lines are synced to
+the disk at the latest after `sync_interval`.
 
 When the log cannot be written (a full disk, a read-only file system), writes are refused with 503 before
 anything is changed, and so are reads of secrets; other reads go on, and the server reports itself unready.
 `AuditFailurePolicy.COUNT` prefers availability: lines that cannot be queued are dropped, and counted in a
 line of their own afterwards.
 
-One batch is written at a time, in the event loop or in a thread, never in both.
+One batch is written at a time (`line_writer`).
 """
 
 from __future__ import annotations
@@ -21,8 +26,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -42,19 +47,15 @@ from dray.server.audit.events import (
     build_received_event,
     is_recorded,
 )
+from dray.server.audit.line_writer import LineWriter
 from dray.server.audit.log_file import AuditLogFile
 from dray.server.http.errors import ApiStatusError, new_service_unavailable
 from dray.server.http.requests import ApiRequest
+from dray.store import CommitRecord
+from dray.store.errors import RecordNotWrittenError
 from dray.telemetry.redaction import redact
 
 RETRY_SECONDS = 0.5
-SLOW_SECONDS = 0.05
-SLOW_WRITES = 3
-OFFLOAD_SECONDS = 10.0
-"""When writes took longer, so many times within these seconds, a thread writes for so many more.
-
-Once is no sign: on a busy machine a process may be suspended anywhere.
-"""
 MAX_DENIALS_PER_SECOND = 20
 MAX_ALL_DENIALS_PER_SECOND = 200
 """Denials of one caller, and of all. Further ones are counted by caller and not written, or strangers could
@@ -100,12 +101,10 @@ class AuditLog:
         self._queue: list[_QueuedLine] = []
         self._deferred: list[bytes] = []
         self._busy = False
-        self._offload_until = 0.0
-        self._slow_times: deque[float] = deque(maxlen=SLOW_WRITES)
         self._sync_task: asyncio.Task[None] | None = None
         self.write_error = ""
         """Why the log cannot be written at the moment; empty when it can."""
-        self.written = self.dropped = self.suppressed = 0
+        self.dropped = self.suppressed = 0
         self._reported_missing = (0, 0)
         self._withheld: Counter[str] = Counter()
         """Denials that were not written, by caller, since they were last noted."""
@@ -115,9 +114,10 @@ class AuditLog:
     def open(self) -> None:
         """Open the file, repair what a crash left, and start; raises `InputError`."""
         self._loop = asyncio.get_running_loop()
-        self._file = AuditLogFile(
+        file = AuditLogFile(
             self.path, max_bytes=self._options.max_bytes, max_backups=self._options.max_backups
         )
+        self._writer = LineWriter(file, self._clock)
         self._sync_task = self._loop.create_task(self._sync_periodically())
         self._enqueue(_QueuedLine(self._encode_event("opened"), None))
 
@@ -132,58 +132,84 @@ class AuditLog:
         waiting = self._loop.create_future()
         self._enqueue(_QueuedLine(self._encode_event("closed"), waiting))
         await waiting
-        self._file.close()
+        self._writer.close()
 
     @property
     def head(self) -> str:
         """The hash of the newest line; stored elsewhere, it proves later that nothing was cut off."""
-        return self._file.head
+        return self._writer.head
+
+    @property
+    def written(self) -> int:
+        """How many lines were written since the start."""
+        return self._writer.written
 
     async def record_received(self, request: ApiRequest) -> None:
         """Record a write, or a read of secrets, before it is carried out; raises an `ApiStatusError` when it
         would go unaudited.
         """
         if is_recorded(request.call) and self._check_queue():
-            line = _ENCODER.encode(build_received_event(request, self._clock.now()))
-            if not self._try_write(line):
+            line = self._encode_received(request)
+            if not self._try_write([line]):
                 waiting = self._loop.create_future()
                 self._enqueue(_QueuedLine(line, waiting, before_write=True))
                 await waiting
 
+    def defer_received(self, request: ApiRequest) -> CommitRecord | None:
+        """Return the record of a write for its first commit; None when `record_received` must write it."""
+        # Whoever prefers availability must not be refused by the store.
+        refuses = self._options.failure_policy is AuditFailurePolicy.REFUSE
+        if not (refuses and is_recorded(request.call) and self._can_write_now()):
+            return None
+        return CommitRecord(self, self._encode_received(request))
+
+    def append_before_commit(self, lines: Sequence[bytes]) -> None:
+        """Write `received` lines; raises `RecordNotWrittenError`. The thread of the store calls this."""
+        write_error = self._writer.append(lines)
+        if write_error:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._note_failure, write_error)
+            raise RecordNotWrittenError(_describe_unavailable(write_error))
+
     async def record_complete(self, request: ApiRequest, outcome: AuditOutcome) -> None:
         """Record a request before it is answered; writes, reads of secrets and denials leave a line."""
         recorded, denied = is_recorded(request.call), outcome.code in DENIAL_CODES
-        if not (recorded or denied) or (denied and self._is_denial_flood(request.caller.name)):
+        if not (recorded or denied):
+            return
+        lines = _take_pending_line(request)
+        if denied and self._is_denial_flood(request.caller.name):
+            if lines and not self._try_write(lines):
+                self._enqueue_all(lines)
             return
         # A change that was carried out is recorded in any case; while the log is blocked no new one begins,
         # so their number is limited.
         certain = recorded and self._options.failure_policy is AuditFailurePolicy.REFUSE
         if not certain and not self._has_queue_capacity():
             return
-        line = _ENCODER.encode(build_complete_event(request, outcome, self._clock.now()))
+        lines.append(_ENCODER.encode(build_complete_event(request, outcome, self._clock.now())))
         if request.has_unique_fields and self._can_write_now():
             # An internal caller reports nothing to clients before the end of this iteration of the event
             # loop.
-            self._defer(line)
+            self._defer(lines)
             return
-        if self._try_write(line):
+        if self._try_write(lines):
             return
         # Only the response to what was carried out waits: a denial changes nothing and answers nothing.
         waiting = self._loop.create_future() if recorded and outcome.code < 400 else None
-        self._enqueue(_QueuedLine(line, waiting))
+        self._enqueue_all(lines, waiting)
         if waiting is not None:
             await waiting
 
     def record_internal(self, change: ObjectChange) -> None:
         """Record a change that the server makes by itself, such as garbage collection; never refused."""
         line = _ENCODER.encode(build_internal_event(change, self._clock.now()))
-        if not self._try_write(line) and self._has_queue_capacity():
+        if not self._try_write([line]) and self._has_queue_capacity():
             self._enqueue(_QueuedLine(line, None))
 
     def record_annotations(self, audit_id: str, annotations: Mapping[str, str]) -> None:
         """Record the audit annotations of webhooks for a request; never refused."""
         line = _ENCODER.encode(build_annotation_event(audit_id, annotations, self._clock.now()))
-        if not self._try_write(line) and self._has_queue_capacity():
+        if not self._try_write([line]) and self._has_queue_capacity():
             self._enqueue(_QueuedLine(line, None))
 
     def _is_denial_flood(self, caller: str) -> bool:
@@ -224,37 +250,36 @@ class AuditLog:
     def _encode_event(self, event: str) -> bytes:
         return _ENCODER.encode(AuditEvent(event, format_micro_timestamp(self._clock.now())))
 
-    def _try_write(self, line: bytes) -> bool:
-        """Write a line at once, if possible; returns whether it was written."""
+    def _encode_received(self, request: ApiRequest) -> bytes:
+        return _ENCODER.encode(build_received_event(request, self._clock.now()))
+
+    def _try_write(self, lines: list[bytes]) -> bool:
+        """Write lines at once, if possible; returns whether they were written."""
         if not self._can_write_now():
             return False
-        if not self._deferred:
-            if self._append_lines([line]):
-                return False  # tried again, and reported, by the queue
-            self.written += 1
-            return True
-        lines, self._deferred = [*self._deferred, line], []
-        if self._append_lines(lines):
-            self._queue = [_QueuedLine(each, None) for each in lines[:-1]]
-            return False
-        self.written += len(lines)
+        deferred, self._deferred = self._deferred, []
+        if self._writer.append([*deferred, *lines] if deferred else lines):
+            self._queue = [_QueuedLine(each, None) for each in deferred]
+            return False  # tried again, and reported, by the queue
         return True
 
     def _can_write_now(self) -> bool:
         """Return whether a line can be written at once."""
-        waits = (
-            self._queue or self._busy or self.write_error or self._missing_counts != self._reported_missing
-        )
-        return not waits and not self._should_offload()
+        if self._queue or self._busy or self.write_error or self._writer.should_offload:
+            return False
+        return (self.dropped, self.suppressed) == self._reported_missing
 
-    def _should_offload(self) -> bool:
-        return self._clock.monotonic() < self._offload_until or self._file.is_full
-
-    def _defer(self, line: bytes) -> None:
-        """Write a line with the next one, at the latest at the end of this iteration of the event loop."""
-        self._deferred.append(line)
-        if len(self._deferred) == 1:
+    def _defer(self, lines: list[bytes]) -> None:
+        """Write lines with the next one, at the latest at the end of this iteration of the event loop."""
+        if not self._deferred:
             self._loop.call_soon(self._flush)
+        self._deferred += lines
+
+    def _enqueue_all(self, lines: list[bytes], waiter: asyncio.Future[None] | None = None) -> None:
+        """Queue the lines of one request; the waiter is woken with the last of them."""
+        for line in lines[:-1]:
+            self._enqueue(_QueuedLine(line, None))
+        self._enqueue(_QueuedLine(lines[-1], waiter))
 
     def _enqueue(self, item: _QueuedLine) -> None:
         """Queue a line until the end of this iteration of the event loop."""
@@ -263,6 +288,8 @@ class AuditLog:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        if self._deferred and self._try_write([]):
+            return
         if self._deferred:
             self._queue = [*(_QueuedLine(line, None) for line in self._deferred), *self._queue]
             self._deferred = []
@@ -272,27 +299,18 @@ class AuditLog:
         withheld, self._withheld = self._withheld, Counter()
         counts = (self._missing_counts, withheld)
         lines = [*(item.line for item in items), *self._build_notes(withheld)]
-        if self._should_offload():
+        if self._writer.should_offload:
             self._busy = True
-            work = self._loop.run_in_executor(None, self._append_lines, lines)
+            work = self._loop.run_in_executor(None, self._writer.append, lines)
             work.add_done_callback(lambda done: self._complete_batch(items, counts, done.result()))
         else:
-            self._complete_batch(items, counts, self._append_lines(lines))
+            self._complete_batch(items, counts, self._writer.append(lines))
 
-    def _append_lines(self, lines: list[bytes]) -> str:
-        """Write lines; returns the error, if any. Runs in the event loop or in a thread."""
-        begun = self._clock.monotonic()
-        try:
-            self._file.append(lines)
-        except OSError as refused:
-            return refused.strerror or str(refused)
-        finally:
-            now = self._clock.monotonic()
-            if now - begun > SLOW_SECONDS:
-                self._slow_times.append(now)
-                if len(self._slow_times) == SLOW_WRITES and now - self._slow_times[0] < OFFLOAD_SECONDS:
-                    self._offload_until = now + OFFLOAD_SECONDS
-        return ""
+    def _note_failure(self, write_error: str) -> None:
+        """Note that the thread of the store could not write, and try again until the log can be written."""
+        if not self.write_error and not self._busy and self._sync_task is not None:
+            self.write_error = write_error
+            self._loop.call_later(RETRY_SECONDS, self._flush)
 
     @property
     def _missing_counts(self) -> tuple[int, int]:
@@ -314,7 +332,6 @@ class AuditLog:
             else:
                 waiting.set_result(None)
         if not write_error:
-            self.written += len(items)
             self._reported_missing = counts[0]
             if self._queue:
                 self._loop.call_soon(self._flush)
@@ -347,7 +364,7 @@ class AuditLog:
             await asyncio.sleep(self._options.sync_interval)
             if self.written != synced and not self._busy:
                 synced = self.written
-                await asyncio.to_thread(_sync_descriptor, self._file.duplicate_descriptor())
+                await asyncio.to_thread(_sync_descriptor, self._writer.duplicate_descriptor())
 
 
 def _sync_descriptor(file: int) -> None:
@@ -359,8 +376,21 @@ def _sync_descriptor(file: int) -> None:
         os.close(file)
 
 
+def _take_pending_line(request: ApiRequest) -> list[bytes]:
+    """The `received` line of a request that committed nothing."""
+    record = request.record
+    if record is None or not record.is_pending:
+        return []
+    record.is_pending = False
+    return [record.line]
+
+
 def _build_unavailable(write_error: str) -> ApiStatusError:
-    return new_service_unavailable(
+    return new_service_unavailable(_describe_unavailable(write_error))
+
+
+def _describe_unavailable(write_error: str) -> str:
+    return (
         f"the audit log cannot be written ({write_error}), and nothing is changed and no secret is read "
         "unaudited; other reads still work"
     )

@@ -102,9 +102,9 @@ class RequestResult(msgspec.Struct, frozen=True):
 class RequestObserver(Protocol):
     """Records every request: metrics, audit, logs."""
 
-    async def record_arrival(self, request: ApiRequest) -> None:
+    async def record_arrival(self, request: ApiRequest) -> ApiRequest:
         """Called when the request is authorized and complete, before it is carried out; may raise an
-        `ApiStatusError`.
+        `ApiStatusError`. Returns the request with what its first commit must record.
         """
         ...
 
@@ -172,7 +172,7 @@ class ApiApplication:
                 request = replace(request, body=body, authorization_reason=reason)
                 if call.is_transaction:
                     request = self.parse_transaction(request)
-                await self.observer.record_arrival(request)
+                request = await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 if isinstance(response.body, bytes):
                     await self._finish(send, request, response, started)
@@ -214,7 +214,7 @@ class ApiApplication:
             async with self.flow_control.acquire(call, user):
                 if call.is_transaction:
                     request = self.parse_transaction(request)
-                await self.observer.record_arrival(request)
+                request = await self.observer.record_arrival(request)
                 response = await self._answer(request)
                 await self._record_response(request, response, started)
                 return response
@@ -226,7 +226,7 @@ class ApiApplication:
     async def _open_in_process_stream(self, request: ApiRequest, started: float) -> ApiResponse:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.flow_control.acquire(request.call, request.caller))
-            await self.observer.record_arrival(request)
+            request = await self.observer.record_arrival(request)
             response = await self._answer(request)
             assert not isinstance(response.body, bytes)
             first = await anext(response.body, b"")  # the stream misses no event from here on

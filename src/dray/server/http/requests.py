@@ -17,6 +17,7 @@ from dray.api import transactions
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.server.objects.stored_object import StoredObject
+from dray.store import CommitRecord
 
 ANONYMOUS = "system:anonymous"
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -127,6 +128,13 @@ class ApiCall(msgspec.Struct, frozen=True):
         return is_virtual and (self.group, self.version, self.plural) == TRANSACTIONS
 
     @property
+    def writes_objects(self) -> bool:
+        """Whether the call may change stored objects, and nothing else."""
+        if self.is_transaction:
+            return True
+        return self.kind is not None and self.verb in WRITE_VERBS and self.subresource != "token"
+
+    @property
     def dry_run(self) -> bool:
         return "dryRun" in self.query
 
@@ -150,6 +158,8 @@ class ApiRequest(msgspec.Struct, frozen=True):
     """The authenticated user, when it impersonates `user`."""
     parts: tuple[ApiRequest, ...] = ()
     """The requests inside a transaction."""
+    record: CommitRecord | None = None
+    """What the audit log must have before the first commit of this request; None when it has it already."""
 
     @property
     def caller(self) -> RequestUser:

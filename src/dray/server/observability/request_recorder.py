@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from dray.api.transactions import find_failed_request
 from dray.server.audit.events import AuditOutcome
 from dray.server.audit.log import AuditLog
 from dray.server.http.application import RequestResult
 from dray.server.http.flow_control import FlowController
-from dray.server.http.requests import ApiRequest, PartResult
+from dray.server.http.requests import ApiCall, ApiRequest, PartResult
 from dray.server.objects.stored_object import StoredMetadata
 from dray.server.observability import metrics as names
 from dray.server.observability.metrics import ApiServerMetrics
@@ -36,9 +37,16 @@ class RequestRecorder:
     metrics: ApiServerMetrics
     log: StructuredLogger
     audit: AuditLog
+    commits_record: Callable[[ApiCall], bool] = lambda _call: False
+    """Whether the first commit of a call writes its record, so that nothing must be written before."""
 
-    async def record_arrival(self, request: ApiRequest) -> None:
+    async def record_arrival(self, request: ApiRequest) -> ApiRequest:
+        if self.commits_record(request.call):
+            record = self.audit.defer_received(request)
+            if record is not None:
+                return replace(request, record=record)
         await self.audit.record_received(request)
+        return request
 
     async def record_response(self, request: ApiRequest, result: RequestResult) -> None:
         """Record the end of a request; the response of a write is sent only after its audit record."""

@@ -31,6 +31,7 @@ from dray.store.base import (
     resolve_compares,
 )
 from dray.store.errors import StoreError
+from dray.store.records import CommitRecord, append_records
 from dray.store.sqlite.rows import (
     COLUMNS,
     INDEX_BITS,
@@ -65,6 +66,8 @@ class WriterJob:
     writes: Sequence[Write] = ()
     outcome: JobOutcome = None
     batches: Sequence[EventBatch] = ()
+    record: CommitRecord | None = None
+    """What a log must have before this transaction is committed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -117,6 +120,20 @@ class RecentEntryCache:
             )
         if self._young_bytes > self._generation_limit:
             self._old, self._young, self._young_bytes = self._young, {}, 0
+
+
+def record_jobs(jobs: list[WriterJob]) -> list[WriterJob]:
+    """Write the records of transactions; returns those that may be executed, the others get their outcome."""
+    records = [job.record for job in jobs if job.record is not None]
+    if not records or not (refused := append_records(records)):
+        return jobs
+    allowed: list[WriterJob] = []
+    for job in jobs:
+        if job.record is not None and job.record in refused:
+            job.outcome = refused[job.record]
+        else:
+            allowed.append(job)
+    return allowed
 
 
 def collect_keys(jobs: Iterable[WriterJob]) -> set[bytes]:

@@ -46,6 +46,7 @@ from dray.store.errors import (
     StoreError,
     TxnTooLargeError,
 )
+from dray.store.records import CommitRecord
 from dray.store.sqlite import queries
 from dray.store.sqlite.backup import save_copy
 from dray.store.sqlite.compaction import SqliteCompaction
@@ -124,20 +125,20 @@ class SqliteStore(AsyncCloseMixin):
         return page
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
-        check_txn(compares, writes)
-        if len(writes) >= 1 << INDEX_BITS:
-            raise TxnTooLargeError(
-                f"a transaction writes at most {(1 << INDEX_BITS) - 1} keys, not {len(writes)}"
-            )
-        outcome = await self._submit(WriterJob(self._loop.create_future(), compares, writes))
-        assert isinstance(outcome, Committed | TxnConflict)
-        return outcome
+        return await self._submit_txn(compares, writes, None)
+
+    async def txn_recorded(
+        self, compares: Sequence[Compare], writes: Sequence[Write], record: CommitRecord
+    ) -> Committed | TxnConflict:
+        return await self._submit_txn(compares, writes, record)
 
     async def txn_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
-        check_sequence(steps)
-        outcome = await self._submit(SequenceJob(self._loop.create_future(), steps=steps))
-        assert isinstance(outcome, SequenceCommitted | SequenceConflict)
-        return outcome
+        return await self._submit_sequence(steps, None)
+
+    async def txn_sequence_recorded(
+        self, steps: Sequence[TxnStep], record: CommitRecord
+    ) -> SequenceCommitted | SequenceConflict:
+        return await self._submit_sequence(steps, record)
 
     def watch(
         self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None
@@ -174,6 +175,26 @@ class SqliteStore(AsyncCloseMixin):
 
     async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
         return await self._read(lambda connection: queries.read_events(connection, prefix, after, up_to))
+
+    async def _submit_txn(
+        self, compares: Sequence[Compare], writes: Sequence[Write], record: CommitRecord | None
+    ) -> Committed | TxnConflict:
+        check_txn(compares, writes)
+        if len(writes) >= 1 << INDEX_BITS:
+            raise TxnTooLargeError(
+                f"a transaction writes at most {(1 << INDEX_BITS) - 1} keys, not {len(writes)}"
+            )
+        outcome = await self._submit(WriterJob(self._loop.create_future(), compares, writes, record=record))
+        assert isinstance(outcome, Committed | TxnConflict)
+        return outcome
+
+    async def _submit_sequence(
+        self, steps: Sequence[TxnStep], record: CommitRecord | None
+    ) -> SequenceCommitted | SequenceConflict:
+        check_sequence(steps)
+        outcome = await self._submit(SequenceJob(self._loop.create_future(), record=record, steps=steps))
+        assert isinstance(outcome, SequenceCommitted | SequenceConflict)
+        return outcome
 
     async def _submit(self, job: WriterJob) -> JobOutcome:
         if self._stop_error is not None:

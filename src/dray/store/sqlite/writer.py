@@ -1,10 +1,10 @@
 """The one thread that writes: many waiting transactions, one commit.
 
-Theory of operation: transactions wait in a queue. The writer takes all of them, executes them one after the
-other (`group_commit`), each with its own revision, and commits once: one fsync for all. Only then are the
-outcomes and the batches delivered to the event loop, in order. A transaction whose compares fail writes
-nothing and is answered with the others. While the queue is empty the writer runs background jobs (compaction)
-in small steps.
+Theory of operation: transactions wait in a queue. The writer takes all of them, passes their records to the
+log (`records`), executes them one after the other (`group_commit`), each with its own revision, and commits
+once: one fsync for all. Only then are the outcomes and the batches delivered to the event loop, in order. A
+transaction whose compares fail writes nothing and is answered with the others. While the queue is empty the
+writer runs background jobs (compaction) in small steps.
 
 A failure fails the whole group, which then never happened: SQLite rolls it back. A full disk is reported, and
 the next group may try again. After any other disk error, above all a failed fsync, the content of the disk is
@@ -41,6 +41,7 @@ from dray.store.sqlite.group_commit import (
     collect_keys,
     execute_jobs,
     read_key_states,
+    record_jobs,
     write_group,
 )
 from dray.store.sqlite.rows import StoreHead, write_head
@@ -143,16 +144,17 @@ class SqliteWriter:
     def _commit(self, jobs: list[WriterJob]) -> None:
         if not jobs:
             return
+        recorded = record_jobs(jobs)
         try:
-            state, unknown = self._recent_entries.look_up(collect_keys(jobs))
+            state, unknown = self._recent_entries.look_up(collect_keys(recorded))
             if unknown:
                 state |= read_key_states(self._connection, unknown)
-            work = execute_jobs(jobs, self._head, state)
+            work = execute_jobs(recorded, self._head, state)
             if work.rows:
                 self._write_group(work)
             self._recent_entries.remember(state)
         except Exception as error:
-            self._fail(jobs, error)
+            self._fail(recorded, error)
         self._deliver(jobs)
 
     def _write_group(self, writes: GroupWrites) -> None:

@@ -175,7 +175,7 @@ def test_a_slow_disk_is_waited_for_in_a_thread(tmp_path, monkeypatch):
         real(file, bodies)
 
     monkeypatch.setattr(AuditLogFile, "append", append)
-    monkeypatch.setattr("dray.server.audit.log.SLOW_SECONDS", -1.0)
+    monkeypatch.setattr("dray.server.audit.line_writer.SLOW_SECONDS", -1.0)
 
     async def work(log):
         for number in range(20):

@@ -37,8 +37,8 @@ class RecordingObserver:
         self.faults: list[Exception] = []
         self.results: list[RequestResult] = []
 
-    async def record_arrival(self, request: ApiRequest) -> None:
-        pass
+    async def record_arrival(self, request: ApiRequest) -> ApiRequest:
+        return request
 
     async def record_response(self, request: ApiRequest, result: RequestResult) -> None:
         self.results.append(result)
