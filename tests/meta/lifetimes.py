@@ -88,6 +88,9 @@ _FEW: dict[str, tuple[str, ...]] = {
     "known kinds, verbs and codes; others are not stored": (
         "server/observability/metrics.py:ApiServerMetrics._series_by_request",
     ),
+    "the kinds with their subresources, by operation and verb": (
+        "server/admission/rule_table.py:RuleTable._found",
+    ),
     "the drivers of a node": ("node/plugins/device_health.py:DeviceHealthTracker._notified",),
     "a line of output, cut at its longest": (
         "node/containers/runtime/shim/log.py:ContainerLogWriter._partial",

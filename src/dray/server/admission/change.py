@@ -1,10 +1,11 @@
 """The change of one object, and the protocol of the admission rules that review it.
 
 Theory of operation: a write becomes an `ObjectChange`: the stored object and the object to be stored. The
-registry calls every rule for the kind in turn. A rule that refuses raises an `ApiStatusError`. A rule that
-keeps other data consistent with the object (the ledger, a quota) returns compares and writes, which go into
-the same transaction; when one of those compares fails, all rules are called again with the current state. So
-a rule may read the cache freely, as long as it returns a compare for everything it relied on.
+registry calls every rule in whose scope it is (`rule_table`) in turn. A rule that refuses raises an
+`ApiStatusError`. A rule that keeps other data consistent with the object (the ledger, a quota) returns
+compares and writes, which go into the same transaction; when one of those compares fails, the rules are
+called again with the current state. So a rule may read the cache freely, as long as it returns a compare for
+everything it relied on.
 """
 
 from __future__ import annotations
@@ -75,12 +76,34 @@ class AdmissionEffects(msgspec.Struct, frozen=True):
 ADMITTED = AdmissionEffects()
 
 
+class RuleScope(msgspec.Struct, frozen=True):
+    """Changes that a rule reviews."""
+
+    kinds: Collection[Kind]
+    operations: Collection[str] = (CREATE, UPDATE, DELETE)
+    verbs: Collection[str] | None = None
+    """The verbs of the requests; None for all."""
+    subresources: Collection[str] | None = None
+    """The subresources of the requests, `""` for the object itself; None for all."""
+
+    def includes(self, kind: Kind, operation: str, verb: str, subresource: str) -> bool:
+        """Return whether changes of this sort are in the scope."""
+        return (
+            kind in self.kinds
+            and operation in self.operations
+            and (self.verbs is None or verb in self.verbs)
+            and (self.subresources is None or subresource in self.subresources)
+        )
+
+
 class AdmissionRule(Protocol):
     """Reviews changes: raises an `ApiStatusError`, or returns what the transaction must contain as well."""
 
     @property
-    def kinds(self) -> Collection[Kind]:
-        """The kinds whose changes it reviews; the registry calls it for no others."""
+    def scopes(self) -> Sequence[RuleScope]:
+        """Which changes it reviews: it is called for no other kind, and would admit any other change of its
+        kinds as it is.
+        """
         ...
 
     def admit(self, change: ObjectChange) -> AdmissionEffects: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.kinds import get_kind
-from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange, RuleScope
 from dray.server.http.errors import new_already_exists
 from dray.server.objects.stored_object import build_key
 from dray.server.watch.cache import WatchCache
@@ -20,7 +20,7 @@ _CLAIM_COUNTERPARTS: Final = {
 class UniqueClaimNames:
     """Refuses a claim whose name a claim of the other kind has: a pod names a claim without its kind."""
 
-    kinds: Final = tuple(_CLAIM_COUNTERPARTS)
+    scopes: Final = (RuleScope(tuple(_CLAIM_COUNTERPARTS), (CREATE,)),)
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache

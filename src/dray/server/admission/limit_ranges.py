@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dray.api.kinds import get_kind
 from dray.api.strategies.limit_ranges import apply_limit_range, list_claim_violations, list_pod_violations
-from dray.server.admission.change import ADMITTED, CREATE, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import ADMITTED, CREATE, UPDATE, AdmissionEffects, ObjectChange, RuleScope
 from dray.server.http.errors import new_forbidden
 from dray.server.objects.pending_object import PendingObject
 from dray.server.watch.cache import WatchCache
@@ -38,7 +38,10 @@ class LimitRangeAdmission:
     A limit range that is created at the same time may miss a pod, as in Kubernetes.
     """
 
-    kinds: Final = (_POD, _CLAIM)
+    scopes: Final = (
+        RuleScope((_POD, _CLAIM), (CREATE,), subresources=("",)),
+        RuleScope((_CLAIM,), (UPDATE,), subresources=("",)),
+    )
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache

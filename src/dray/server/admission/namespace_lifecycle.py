@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.kinds import KINDS, get_kind
-from dray.server.admission.change import ADMITTED, CREATE, DELETE, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import (
+    ADMITTED,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionEffects,
+    ObjectChange,
+    RuleScope,
+)
 from dray.server.http.errors import new_forbidden, new_not_found
 from dray.server.watch.cache import WatchCache
 from dray.store import KeyUnchanged
@@ -18,7 +26,10 @@ _NAMESPACE: Final = get_kind("", "Namespace")
 class NamespaceLifecycle:
     """Refuses new objects without an active namespace, and the deletion of permanent namespaces."""
 
-    kinds: Final = KINDS
+    scopes: Final = (
+        RuleScope((_NAMESPACE,), (UPDATE, DELETE)),
+        RuleScope(tuple(kind for kind in KINDS if kind.namespaced), (CREATE,)),
+    )
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache

@@ -11,23 +11,24 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.api.kinds import KINDS
-from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange, RuleScope
 from dray.server.http.errors import new_forbidden
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
+
+_COUNTED_KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind.stored_as is None)
 
 
 class ObjectCountLimit:
     """Refuses objects beyond the limit."""
 
-    kinds: Final = tuple(kind for kind in KINDS if kind.namespaced and kind.stored_as is None)
-
     def __init__(self, cache: WatchCache, max_objects: int, on_refused: Callable[[str], None]) -> None:
         """A limit of 0 is no limit."""
         self._max_objects, self._on_refused = max_objects, on_refused
         self._counts: Counter[tuple[str, str, str]] = Counter()
+        self.scopes: Final = (RuleScope(_COUNTED_KINDS, (CREATE,)),) if max_objects else ()
         if max_objects:
-            for kind in self.kinds:
+            for kind in _COUNTED_KINDS:
                 cache.add_listener(kind, self._on_change)
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:

@@ -22,7 +22,15 @@ from dray.api.core import ResourceQuota
 from dray.api.kinds import KINDS, Kind, get_kind
 from dray.claims import quota
 from dray.claims.quota import QuotaUsage
-from dray.server.admission.change import ADMITTED, CREATE, DELETE, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import (
+    ADMITTED,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionEffects,
+    ObjectChange,
+    RuleScope,
+)
 from dray.server.http import errors
 from dray.server.objects.stored_object import StoredObject, encode_document, get_storage_kind
 from dray.server.watch.cache import WatchCache
@@ -53,7 +61,11 @@ class ResourceQuotaAdmission:
     `on_denied` is called with the name of each exceeded resource, for metrics.
     """
 
-    kinds: Final = tuple(kind for kind in KINDS if kind.namespaced)
+    # Only updates of pods change usage: the requests of a claim are immutable.
+    scopes: Final = (
+        RuleScope(tuple(kind for kind in KINDS if kind.namespaced), (CREATE, DELETE)),
+        RuleScope((PODS, QUOTAS), (UPDATE,)),
+    )
 
     def __init__(self, cache: WatchCache, *, on_denied: Callable[[str], None] | None = None) -> None:
         self._cache = cache

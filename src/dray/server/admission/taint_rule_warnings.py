@@ -14,7 +14,15 @@ import msgspec
 from dray.api.devices.taint_rules import rule_selects_everything
 from dray.api.kinds import get_kind
 from dray.api.resource import DeviceTaintRule
-from dray.server.admission.change import ADMITTED, DELETE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import (
+    ADMITTED,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionEffects,
+    ObjectChange,
+    RuleScope,
+)
 from dray.server.watch.cache import WatchCache
 
 _RULES: Final = get_kind("resource.k8s.io", "DeviceTaintRule")
@@ -64,7 +72,7 @@ _read_claim = msgspec.json.Decoder(_ClaimUsage).decode
 class TaintRuleWarnings:
     """Warns the author of a rule that selects every device."""
 
-    kinds: Final = (_RULES,)
+    scopes: Final = (RuleScope((_RULES,), (CREATE, UPDATE), subresources=("",)),)
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache

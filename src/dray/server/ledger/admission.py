@@ -31,7 +31,15 @@ from dray.claims.ledger.grants import AllocatedResult, LedgerDecision, LedgerTra
 from dray.claims.ledger.published_devices import read_draws
 from dray.claims.ledger.rows import DeviceId, Holder, Holding
 from dray.claims.ledger.stored_claims import StoredClaim, may_be_allocated, read_claim
-from dray.server.admission.change import ADMITTED, CREATE, DELETE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import (
+    ADMITTED,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionEffects,
+    ObjectChange,
+    RuleScope,
+)
 from dray.server.http import errors
 from dray.server.ledger.published_pools import PublishedPools
 from dray.server.ledger.restore_quarantine import RestoreQuarantine
@@ -57,14 +65,15 @@ POOL_MARKS_PREFIX: Final = b"/pools/"
 """The keys of the marks: one row per pool that changes when devices that consume counters are published."""
 
 
+_SCOPES: Final = (RuleScope((CLAIMS, PREPARATIONS)), RuleScope((SLICES,), (CREATE, UPDATE)))
+
+
 class LedgerAdmission:
     """Reviews changes by the ledger, and keeps the ledger consistent with the claims.
 
     `on_denied` is called with the reason of each denial, for metrics. A rule that is not enforced does
     nothing; tests use it to show what happens without the ledger.
     """
-
-    kinds: Final = (CLAIMS, SLICES, PREPARATIONS)
 
     def __init__(
         self,
@@ -77,6 +86,7 @@ class LedgerAdmission:
         self._cache = cache
         self._restore_quarantine = restore_quarantine
         self._published_pools = PublishedPools(cache)
+        self.scopes: Final = _SCOPES if enforced else ()
         self._enforced = enforced
         self._on_denied = on_denied or (lambda reason: None)
 

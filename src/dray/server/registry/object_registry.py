@@ -23,8 +23,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from dray.api.kinds import KINDS, Kind
+from dray.api.kinds import Kind
 from dray.server.admission.change import CREATE, DELETE, UPDATE, AdmissionRule, ObjectChange
+from dray.server.admission.rule_table import RuleTable
 from dray.server.admission.webhooks.external_admission import (
     AdmissionDispatcher,
     ExternalAdmission,
@@ -196,7 +197,7 @@ class ObjectRegistry:
         """`admission` calls the webhooks, which review a write before the rules do."""
         self._store = store
         self.cache = cache
-        self._rules = {kind: [rule for rule in rules if kind in rule.kinds] for kind in KINDS}
+        self._rules = RuleTable(rules)
         self.admission: ExternalAdmission = admission or NoWebhooks()
         self._observer = observer or WriteObserver()
         self._max_object_bytes = max_object_bytes
@@ -304,7 +305,7 @@ class ObjectRegistry:
         compares: list[Compare] = [KeyAbsent(key) if old is None else KeyUnchanged(key, old.revision)]
         writes: list[Write] = []
         warnings: list[str] = []
-        for rule in self._rules[change.kind]:
+        for rule in self._rules.find(change):
             effects = rule.admit(change)
             compares += effects.compares
             writes += effects.writes

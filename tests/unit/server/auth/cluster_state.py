@@ -11,6 +11,7 @@ from typing import Any, Self
 from dray.api.codec import decode_document
 from dray.api.kinds import Kind, parse_document_kind
 from dray.server.admission.change import CREATE, DELETE, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.admission.rule_table import RuleTable
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.bootstrap_roles import build_bootstrap_documents
 from dray.server.auth.restriction.write_rules import build_write_rules
@@ -102,7 +103,7 @@ class AccessChecks:
     ) -> list[AdmissionEffects]:
         """Run the rules on a change; raises `ApiStatusError` when one refuses."""
         change = change_of(user, old, new, subresource, verb)
-        return [rule.admit(change) for rule in self.rules if change.kind in rule.kinds]
+        return [rule.admit(change) for rule in RuleTable(self.rules).find(change)]
 
     def refuses(self, *change: Any, **more: Any) -> ApiStatusError | None:
         """Return the refusal of a change, if there is one."""

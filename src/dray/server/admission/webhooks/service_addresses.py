@@ -12,7 +12,7 @@ from typing import Final
 
 from dray.api.admission.webhook_configuration import ServiceReference
 from dray.errors import InputError
-from dray.server.admission.change import ADMITTED, AdmissionEffects, ObjectChange
+from dray.server.admission.change import ADMITTED, CREATE, UPDATE, AdmissionEffects, ObjectChange, RuleScope
 from dray.server.admission.webhooks.active_webhooks import MUTATING, VALIDATING
 
 WEBHOOK_SERVICE_FLAG: Final = "--webhook-service"
@@ -52,7 +52,7 @@ def explain_unknown_service(service: ServiceReference) -> str:
 class WebhookReachabilityRule:
     """Warns when a webhook is configured with a service that this server cannot reach."""
 
-    kinds: Final = (MUTATING, VALIDATING)
+    scopes: Final = (RuleScope((MUTATING, VALIDATING), (CREATE, UPDATE)),)
 
     def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses

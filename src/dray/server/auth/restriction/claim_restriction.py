@@ -23,7 +23,7 @@ from dray.claims.admin_access import (
     find_admin_requests,
     find_admin_results,
 )
-from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import ADMITTED, CREATE, UPDATE, AdmissionEffects, ObjectChange, RuleScope
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.node_pod_graph import CLASSIC, DEVICES
 from dray.server.auth.authz.policy_rules import AccessAttributes
@@ -53,7 +53,7 @@ def _build_binding_attributes(change: ObjectChange) -> AccessAttributes:
 class ClaimStatusRule:
     """Splits the right to write the status of a claim."""
 
-    kinds: Final = (CLAIM, CLASSIC_CLAIM)
+    scopes: Final = (RuleScope((CLAIM, CLASSIC_CLAIM), (CREATE, UPDATE)),)
 
     def __init__(
         self, cache: WatchCache, authorizer: UnionAuthorizer, driver_authorizer: DriverAuthorizer
@@ -166,7 +166,7 @@ def _index_device_statuses(
 class AdminAccessRule:
     """Allows admin access to devices only in namespaces that an administrator has labelled for it."""
 
-    kinds: Final = (CLAIM, TEMPLATE)
+    scopes: Final = (RuleScope((CLAIM,), (CREATE, UPDATE)), RuleScope((TEMPLATE,), (CREATE,)))
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
@@ -207,7 +207,7 @@ SYSTEM_FINALIZERS = frozenset({"resource.kubernetes.io/delete-protection"})
 class ClaimFinalizerRule:
     """Reserves the finalizers that protect a claim in use for the system."""
 
-    kinds: Final = (CLAIM, CLASSIC_CLAIM)
+    scopes: Final = (RuleScope((CLAIM, CLASSIC_CLAIM)),)
 
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer

@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.api.kinds import get_kind
-from dray.server.admission.change import ADMITTED, DELETE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import (
+    ADMITTED,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionEffects,
+    ObjectChange,
+    RuleScope,
+)
 from dray.server.auth.authn.service_account_tokens import NODE_NAME_EXTRA, SERVICE_ACCOUNT_PREFIX
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.node_authorizer import SLICE
@@ -116,7 +124,7 @@ def read_driver_names(metadata: Mapping[str, Mapping[str, str] | None]) -> set[s
 class SliceWriteRule:
     """Restricts the slices of a driver to users who may act for it, on their nodes."""
 
-    kinds: Final = (SLICE,)
+    scopes: Final = (RuleScope((SLICE,)),)
 
     def __init__(self, driver_authorizer: DriverAuthorizer) -> None:
         self._driver_authorizer = driver_authorizer
@@ -164,7 +172,7 @@ class SliceWriteRule:
 class DriverBindingRule:
     """Requires the right to bind a driver from users who bind it to a service account."""
 
-    kinds: Final = (_ACCOUNT,)
+    scopes: Final = (RuleScope((_ACCOUNT,), (CREATE, UPDATE)),)
 
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer

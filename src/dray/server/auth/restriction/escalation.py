@@ -13,7 +13,7 @@ from typing import Any, Final
 from dray.api.fields import ROOT, FieldError, invalid
 from dray.api.json_text import write_json
 from dray.api.kinds import KINDS
-from dray.server.admission.change import ADMITTED, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import ADMITTED, CREATE, UPDATE, AdmissionEffects, ObjectChange, RuleScope
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.policy_rules import AccessAttributes, PolicyRule, find_uncovered, read_rules
 from dray.server.auth.authz.rbac import (
@@ -36,7 +36,7 @@ _MAX_SHOWN = 5
 class EscalationRule:
     """Checks writes of roles and bindings."""
 
-    kinds: Final = tuple(kind for kind in KINDS if kind.group == GROUP)
+    scopes: Final = (RuleScope(tuple(kind for kind in KINDS if kind.group == GROUP), (CREATE, UPDATE)),)
 
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer

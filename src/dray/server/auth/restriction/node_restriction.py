@@ -14,7 +14,15 @@ from itertools import starmap
 from typing import Any, Final
 
 from dray.api.kinds import get_kind
-from dray.server.admission.change import ADMITTED, CREATE, DELETE, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.admission.change import (
+    ADMITTED,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionEffects,
+    ObjectChange,
+    RuleScope,
+)
 from dray.server.auth.authz.node_authorizer import NODE_LEASE_NAMESPACE, PREPARATION, read_node_name
 from dray.server.auth.authz.node_pod_graph import (
     CLASSIC,
@@ -202,7 +210,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[ObjectChange, str], Violations]] = {
 class NodeRestrictionRule:
     """Refuses what a node may not write."""
 
-    kinds: Final = tuple(starmap(get_kind, _CHECKS))
+    scopes: Final = (RuleScope(tuple(starmap(get_kind, _CHECKS))),)
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         node = change.request.user.node_name
@@ -222,7 +230,7 @@ class PreparationWriteRule:
     still has prepared: the pod may be gone with the claim, and the ledger decides without looking at either.
     """
 
-    kinds: Final = (PREPARATION,)
+    scopes: Final = (RuleScope((PREPARATION,), (CREATE,)),)
 
     def __init__(self, pod_graph: NodePodGraph) -> None:
         self._pod_graph = pod_graph

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.kinds import KINDS
-from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, AdmissionRule, ObjectChange
+from dray.server.admission.change import (
+    ADMITTED,
+    CREATE,
+    AdmissionEffects,
+    AdmissionRule,
+    ObjectChange,
+    RuleScope,
+)
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.policy_rules import AccessAttributes
 from dray.server.auth.restriction.claim_restriction import (
@@ -20,13 +27,14 @@ from dray.server.auth.restriction.driver_restriction import (
 )
 from dray.server.auth.restriction.escalation import EscalationRule
 from dray.server.auth.restriction.node_restriction import NodeRestrictionRule, PreparationWriteRule
+from dray.server.http.requests import WRITE_VERBS
 from dray.server.watch.cache import WatchCache
 
 
 class CreateOnUpdateRule:
     """Requires the right to create from users who create an object by an update or a patch."""
 
-    kinds: Final = KINDS
+    scopes: Final = (RuleScope(KINDS, (CREATE,), verbs=WRITE_VERBS - {CREATE}),)
 
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer

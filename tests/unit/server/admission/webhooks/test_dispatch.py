@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dray.api.kinds import KINDS, Kind
-from dray.server.admission.change import ADMITTED, AdmissionEffects, ObjectChange
+from dray.server.admission.change import ADMITTED, AdmissionEffects, ObjectChange, RuleScope
 from dray.server.admission.webhooks.external_admission import AdmissionDispatcher
 from dray.server.admission.webhooks.review_objects import ReviewObject, StoredReviewObject
 from dray.server.http.requests import ApiCall, ApiRequest, RequestUser
@@ -102,7 +102,7 @@ def test_a_concurrent_write_of_the_object_calls_webhooks_again():
 class Elsewhere:
     """A rule that depends on another row, which changes so many times."""
 
-    kinds = KINDS
+    scopes = (RuleScope(KINDS),)
 
     def __init__(self, times: int) -> None:
         self.times = times
