@@ -66,9 +66,13 @@ class RecordingStore(Protocol):
         ...
 
 
-def takes_records(store: Store | SequenceStore) -> TypeGuard[RecordingStore]:
+def takes_records(store: Store) -> TypeGuard[RecordingStore]:
     """Whether a store writes records; quick, since it is asked for every write."""
     return hasattr(store, "txn_recorded")
+
+
+def _commits_sequences(store: Store) -> TypeGuard[SequenceStore]:
+    return hasattr(store, "txn_sequence")
 
 
 async def commit_recorded(
@@ -82,10 +86,11 @@ async def commit_recorded(
 
 
 async def commit_sequence_recorded(
-    store: SequenceStore, steps: Sequence[TxnStep], record: CommitRecord | None
+    store: Store, steps: Sequence[TxnStep], record: CommitRecord | None
 ) -> SequenceCommitted | SequenceConflict:
     """Do all steps or none; with the record, unless it is written or there is none."""
     if record is None or not record.is_pending:
+        assert _commits_sequences(store)
         return await store.txn_sequence(steps)
     assert takes_records(store)
     return await store.txn_sequence_recorded(steps, record)

@@ -13,9 +13,12 @@ from typing import Any, Final, TypeAlias
 
 from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.fields import ROOT, FieldPath
+from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.api.validation.deprecations import NODE_LABELS, POD_ANNOTATIONS, VOLUME_SOURCES
+from dray.api.validation.pods.create import MAX_CACHED_SPEC_BYTES
 from dray.api.validation.warnings import FieldWarning, FieldWarnings
+from dray.values.cache_bounds import CacheBound
 from dray.values.names import check_dns_label, check_label_value
 from dray.values.quantity import NANOS_PER_UNIT, Quantity
 
@@ -46,6 +49,9 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _BYTE_RESOURCES: Final = ("memory", "ephemeral-storage")
 
+SPEC_WARNINGS: Final = CacheBound("warnings about specs of pods", 256, "the process")
+_spec_warnings: dict[bytes, tuple[FieldWarning, ...]] = {}
+
 
 def collect_pod_warnings(kind: Kind, document: Document) -> list[FieldWarning]:
     """Return the warnings about the pod or the pod template of an object; kinds without one have none."""
@@ -62,10 +68,26 @@ def collect_pod_warnings(kind: Kind, document: Document) -> list[FieldWarning]:
     warnings = list(_check_annotations(spec, annotations, path)) if annotations else []
     if not steps:
         warnings += _check_host_name(document)
+        if not annotations:
+            return [*warnings, *_collect_known_spec_warnings(spec)]
+    return [*warnings, *_check_spec(spec, annotations, path)]
+
+
+def _collect_known_spec_warnings(spec: Document) -> tuple[FieldWarning, ...]:
+    """Return the warnings about the spec of a pod without annotations; most specs were seen before."""
+    text = write_json(spec)
+    known = _spec_warnings.get(text)
+    if known is None:
+        known = tuple(_check_spec(spec, {}, ROOT))
+        if len(text) <= MAX_CACHED_SPEC_BYTES:
+            SPEC_WARNINGS.put(_spec_warnings, text, known)
+    return known
+
+
+def _check_spec(spec: Document, annotations: Document, path: FieldPath) -> FieldWarnings:
     for fields, check in CHECKS:
         if not fields.isdisjoint(spec):
-            warnings += check(spec, annotations, path)
-    return warnings
+            yield from check(spec, annotations, path)
 
 
 def _check_host_name(pod: Document) -> FieldWarnings:

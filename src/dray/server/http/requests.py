@@ -130,9 +130,9 @@ class ApiCall(msgspec.Struct, frozen=True):
     @property
     def writes_objects(self) -> bool:
         """Whether the call may change stored objects, and nothing else."""
-        if self.kind is None:
-            return self.is_transaction
-        return self.verb in WRITE_VERBS and self.subresource != "token"
+        if self.is_transaction:
+            return True
+        return self.kind is not None and self.verb in WRITE_VERBS and self.subresource != "token"
 
     @property
     def dry_run(self) -> bool:

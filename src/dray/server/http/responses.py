@@ -253,6 +253,8 @@ def build_warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
 
 def _quote(text: str) -> str:
     """Quote a text for a header: ASCII, one line, quotes escaped."""
-    plain = "".join(char if 32 <= ord(char) < 127 else "?" for char in " ".join(text.split()))
+    plain = " ".join(text.split())
+    if not (plain.isascii() and plain.isprintable()):
+        plain = "".join(char if 32 <= ord(char) < 127 else "?" for char in plain)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

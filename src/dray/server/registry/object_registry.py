@@ -49,14 +49,13 @@ from dray.store import (
     Put,
     SequenceCommitted,
     SequenceConflict,
-    SequenceStore,
     Store,
     TxnConflict,
     TxnStep,
     Write,
 )
 from dray.store.errors import OutcomeUnknownError, StoreError, TxnTooLargeError
-from dray.store.records import commit_recorded, commit_sequence_recorded
+from dray.store.records import CommitRecord, commit_recorded, commit_sequence_recorded
 
 MAX_ATTEMPTS: Final = 200
 """How often a write may lose a race before it fails; each lost race is the progress of another write."""
@@ -296,9 +295,8 @@ class ObjectRegistry:
             return planned.build_result(change.old.revision if change.old else 0)
         if not change.request.audit_id:
             self._observer.on_internal_change(change)
-        outcome = await self._run(
-            commit_recorded(self._store, planned.compares, planned.writes, change.request.record)
-        )
+        record = change.request.record
+        outcome = await self._run(commit_recorded(self._store, planned.compares, planned.writes, record))
         return outcome if isinstance(outcome, TxnConflict) else planned.build_result(outcome.revision)
 
     def plan_write(self, change: ObjectChange, key: bytes) -> PlannedWrite:
@@ -325,11 +323,10 @@ class ObjectRegistry:
         return PlannedWrite(change, key, value, unique, tuple(writes), tuple(warnings))
 
     async def commit_sequence(
-        self, request: ApiRequest, steps: Sequence[TxnStep]
+        self, steps: Sequence[TxnStep], record: CommitRecord | None
     ) -> SequenceCommitted | SequenceConflict:
-        """Commit the writes of the requests in a transaction together."""
-        assert isinstance(self._store, SequenceStore)
-        return await self._run(commit_sequence_recorded(self._store, steps, request.record))
+        """Commit the writes of several requests together."""
+        return await self._run(commit_sequence_recorded(self._store, steps, record))
 
     async def _run(self, transaction: Awaitable[_TxnOutcome]) -> _TxnOutcome:
         started = time.perf_counter()

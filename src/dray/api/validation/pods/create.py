@@ -1,8 +1,16 @@
-"""Validation of a new pod, and of templates of pods."""
+"""Validation of a new pod, and of templates of pods.
+
+Theory of operation: most pods come from templates, so the server sees the same specs again and again. What is
+wrong with a pod without annotations and volumes depends on its spec alone. The JSON texts of specs that were
+found valid are cached, and the same spec is not validated again.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from dray.api.fields import ROOT, FieldPath, forbidden, invalid
+from dray.api.json_text import write_json
 from dray.api.validation.field_rules import FieldErrors
 from dray.api.validation.pods.annotations import validate_pod_annotations, validate_profiles_match
 from dray.api.validation.pods.document_fields import (
@@ -17,9 +25,15 @@ from dray.api.validation.pods.spec.containers import validate_image_spaces
 from dray.api.validation.pods.spec.pod_spec import validate_pod_spec
 from dray.api.validation.pods.value_rules import NOT_NEGATIVE
 from dray.api.validation.pods.volumes.projections import iterate_token_sources
+from dray.api.validation.validation_cache import ValidValueCache
+from dray.values.cache_bounds import CacheBound
 
 SPEC = ROOT.child("spec")
 ANNOTATIONS = ROOT.child("metadata", "annotations")
+VALID_SPECS_BOUND: Final = CacheBound("valid specs of pods", 1_024, "the process")
+VALID_SPECS: Final = ValidValueCache[bytes](VALID_SPECS_BOUND)
+MAX_CACHED_SPEC_BYTES: Final = 8 * 1024
+"""Larger specs are validated each time: a few of them would fill the memory."""
 
 
 def validate_new_pod(pod: Document) -> FieldErrors:
@@ -38,6 +52,19 @@ def validate_new_pod(pod: Document) -> FieldErrors:
 
 def validate_pod(pod: Document) -> FieldErrors:
     """Check a pod by itself, new or changed."""
+    spec = get_mapping(pod, "spec")
+    if get_mapping(get_mapping(pod, "metadata"), "annotations") or spec.get("volumes"):
+        return _check_pod(pod)
+    text = write_json(spec)
+    if text in VALID_SPECS:
+        return iter(())
+    errors = list(_check_pod(pod))
+    if not errors and len(text) <= MAX_CACHED_SPEC_BYTES:
+        VALID_SPECS.add((text,))
+    return iter(errors)
+
+
+def _check_pod(pod: Document) -> FieldErrors:
     metadata, spec = get_mapping(pod, "metadata"), get_mapping(pod, "spec")
     annotations = get_mapping(metadata, "annotations")
     if annotations:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from dray.api.fields import FieldPath, invalid, not_supported, required
@@ -171,6 +172,14 @@ def validate_projected_path(text: str, path: FieldPath) -> FieldErrors:
 
 def is_ip_address(text: str) -> bool:
     """Whether a text is an address in the notation that every program reads the same way."""
+    return len(text) <= _MAX_ADDRESS_LENGTH and _is_short_address(text)
+
+
+_MAX_ADDRESS_LENGTH: Final = 45
+
+
+@lru_cache(maxsize=4096)
+def _is_short_address(text: str) -> bool:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -58,14 +58,16 @@ class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
 
     def to_document(self) -> Document:
         """Return the entry as an object has it."""
-        if self.source is not None:
-            return self.source
+        return self.build_document(sort_tree(self.fields)) if self.source is None else self.source
+
+    def build_document(self, fields: FieldTree) -> Document:
+        """Return the entry as an object has it, with its fields in their order."""
         document: Document = {"manager": self.manager, "operation": self.operation}
         document["apiVersion"] = self.api_version
         if self.time:
             document["time"] = self.time
         document["fieldsType"] = "FieldsV1"
-        document["fieldsV1"] = sort_tree(self.fields)
+        document["fieldsV1"] = fields
         if self.subresource:
             document["subresource"] = self.subresource
         return document

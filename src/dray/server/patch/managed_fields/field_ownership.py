@@ -29,6 +29,7 @@ from dray.server.patch.managed_fields.apply import (
     merge_configuration,
     remove_fields,
 )
+from dray.server.patch.managed_fields.created_fields import collect_created_fields
 from dray.server.patch.managed_fields.entries import (
     APPLY,
     UPDATE,
@@ -103,6 +104,11 @@ def update_managed_fields(
     """
     stored = _read_managed_fields(old)
     entries = _read_sent_entries(stored, new, subresource)
+    if old is None and entries is None:
+        created = collect_created_fields(kind, _strip_unowned(new))
+        created = _drop_protected_fields(created, _get_protected_fields(kind, subresource))
+        first = ManagedFieldsEntry(manager, UPDATE, kind.internal_api_version, created, now, subresource)
+        return [first.build_document(created)] if created else []
     changed, removed = _compare_owned(kind, old, new)
     changed = _drop_protected_fields(changed, _get_protected_fields(kind, subresource))
     if not changed and not removed and entries is None:
