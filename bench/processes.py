@@ -35,16 +35,25 @@ class ProcessGroup:
         return sum(map(read_processor_seconds, self.pids))
 
 
+def list_processes(pid: int) -> list[int]:
+    """List a process and all that it started, directly or not."""
+    found = [pid]
+    for each in found:
+        for thread in Path(f"/proc/{each}/task").iterdir():
+            found += map(int, (thread / "children").read_text("ascii").split())
+    return found
+
+
 class Measured:
-    """A process of ours; whoever starts it sets `process`."""
+    """A process of ours with those that it started; whoever starts it sets `process`."""
 
     process: subprocess.Popen[bytes]
 
     def megabytes(self, field: str = "VmRSS") -> float:
-        return read_megabytes(self.process.pid, field)
+        return sum(read_megabytes(pid, field) for pid in list_processes(self.process.pid))
 
     def processor_seconds(self) -> float:
-        return read_processor_seconds(self.process.pid)
+        return sum(map(read_processor_seconds, list_processes(self.process.pid)))
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)

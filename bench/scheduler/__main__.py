@@ -69,6 +69,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("workloads", nargs="*", help="parts of names; all of them without")
     parser.add_argument("--seconds", type=float, default=10.0, help="time of a steady run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
+    parser.add_argument("--processes", default="1", help="processes of the cluster: auto, 1, 2 or 3")
     parser.add_argument("--wrap", default="", help="a command that runs the cluster, such as a profiler")
     parser.add_argument(
         "--peer",
@@ -108,7 +109,7 @@ def _picked(parts: list[str]) -> list[Workload]:
 def _measure_dray(workload: Workload, chosen: argparse.Namespace) -> Figures:
     with (
         tempfile.TemporaryDirectory(prefix="dray-bench-") as name,
-        running(Path(name), tuple(chosen.wrap.split())) as cluster,
+        running(Path(name), tuple(chosen.wrap.split()), chosen.processes) as cluster,
     ):
         return uvloop.run(measure(workload, cluster.address, chosen.seconds, cluster, counted=True))
 

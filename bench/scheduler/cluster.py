@@ -25,12 +25,12 @@ START_SECONDS: Final = 30.0
 class Cluster(Measured):
     """A running cluster."""
 
-    def __init__(self, folder: Path, wrapped: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, wrapped: tuple[str, ...] = (), processes: str = "1") -> None:
         """`wrapped` stands before the command, for example a profiler."""
         self.kubeconfig = folder / "data" / "admin.kubeconfig"
         gates = ",".join(f"{gate}=true" for gate in GATES)
         command = [sys.executable, "-m", "dray.cli", "up", "--nodes", "0", "--port", "0"]
-        command += ["--data-dir", str(folder / "data"), "--feature-gates", gates]
+        command += ["--data-dir", str(folder / "data"), "--feature-gates", gates, "--processes", processes]
         self.log = folder / "up.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([*wrapped, *command], stdout=log, stderr=log)
@@ -43,8 +43,8 @@ class Cluster(Measured):
 
 
 @contextmanager
-def running(folder: Path, wrapped: tuple[str, ...] = ()) -> Iterator[Cluster]:
-    cluster = Cluster(folder, wrapped)
+def running(folder: Path, wrapped: tuple[str, ...] = (), processes: str = "1") -> Iterator[Cluster]:
+    cluster = Cluster(folder, wrapped, processes)
     try:
         yield cluster
     finally:

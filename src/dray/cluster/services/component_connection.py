@@ -210,7 +210,7 @@ class ComponentConnection(asyncio.Protocol):
                             await stream.wait_for_credit()
                     await self._writable.wait()
                     stream.credit -= len(part)
-                    self._send(PartFrame(number, part))
+                    self._send(PartFrame(number, bytes(part)))  # a batch is a subclass of bytes
             except TimeoutError:
                 return f"nothing was read for {STREAM_SEND_SECONDS:g} seconds"
             except Exception as fault:
