@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import CodeType
 
 import pytest
 
@@ -37,7 +38,7 @@ while True:
 
 
 def test_json_texts_are_those_of_msgspec():
-    called = [
+    called: list[tuple[CodeType | str, int]] = [
         ("<method 'encode' of 'msgspec.json.Encoder' objects>", 5),
         ("<method 'encode_into' of 'msgspec.json.Encoder' objects>", 1),
         ("<built-in method msgspec._core.json_decode>", 3),
