@@ -144,14 +144,27 @@ soak: $(READY) ## A simulated day of steady work on one cluster: nothing may gro
 	@$(PY) -m tests.soak.soak --hours $(SOAK_HOURS) --seed $(SOAK_SEED)
 
 .PHONY: bench
-bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
+bench: $(BENCH_DEPS) ## Measure in small sizes, in less than fifteen minutes
+	@$(PY) -m bench
+	@$(PY) -m bench.store
+	@$(PY) -m bench.client
+	@$(PY) -m bench.server --small --rounds 1
+	@$(PY) -m bench.watches
+	@$(PY) -m bench.scheduler --calls --seconds 5
+	@$(PY) -m bench.specification
+	@$(PY) -m bench.node
+	@$(PY) -m bench.guard
+
+.PHONY: bench.full
+bench.full: $(BENCH_DEPS) ## Measure everything in full size, which takes most of an hour
 	@$(PY) -m bench
 	@$(PY) -m bench.store
 	@$(PY) -m bench.client
 	@$(PY) -m bench.writes
 	@$(PY) -m bench.server
 	@$(PY) -m bench.watches
-	@$(PY) -m bench.scheduler
+	@$(PY) -m bench.scheduler --full --calls
+	@$(PY) -m bench.specification --full
 	@$(PY) -m bench.node
 	@$(PY) -m bench.guard
 
@@ -179,6 +192,10 @@ image.replay: $(READY) ## Carry out the steps of deploy/Containerfile without a 
 wheel.smoke: $(READY) ## Install the wheel into an empty environment of each Python that is found, and try its commands
 	@$(PY) -m tools.wheel_smoke $(PYTHONS)
 
+.PHONY: test.pythons
+test.pythons: $(READY) ## Run the unit tests with each Python that is found (PYTHONS="python3.13 ..." for some)
+	@PYTEST_ARGS="-n $(JOBS) $(PYTEST_ARGS)" $(PY) -m tools.python_tests $(PYTHONS)
+
 .PHONY: release
 release: $(READY) ## Check and build a release into dist/: wheel, sdist, bill of materials, licences
 	@$(PY) -m tools.release $(RELEASE_ARGS)
@@ -192,5 +209,5 @@ lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=..
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches and build output
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage coverage.json htmlcov
+	rm -rf $(VENV) .pythons build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage coverage.json htmlcov
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

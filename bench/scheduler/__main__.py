@@ -1,7 +1,8 @@
 """Pods per second of a whole cluster, and of another one under the same load.
 
-`python -m bench.scheduler [--seconds N] [--json FILE] [--peer KUBECONFIG] [WORKLOAD ...]`. A workload is
-named by a part of its name, for example `half_500nodes`, or `large` for 5,000 nodes.
+`python -m bench.scheduler [--full] [--calls] [--peer KUBECONFIG] [WORKLOAD ...]`. A workload is named by a
+part of its name, for example `half_500nodes`, `agents`, or `large` for 5,000 nodes; without names a few of
+them are measured, and with `--full` all.
 """
 
 from __future__ import annotations
@@ -12,20 +13,35 @@ import json
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
 
-from bench.scheduler.cluster import running
+from bench.agents.credentials import create_token_file
+from bench.agents.process import running_agents
+from bench.scheduler.calls import CallCounter
+from bench.scheduler.cluster import ClusterOptions, running
 from bench.scheduler.figures import Figures
 from bench.scheduler.load import tell
 from bench.scheduler.measuring import measure
 from bench.scheduler.peer import Peer, PeerError, clean_up, open_peer, refuse_leftovers
-from bench.scheduler.table import Row, build_row, render_footer, render_head, render_row
-from bench.scheduler.workloads import LARGE, NOT_BUILT, REFERENCE, WORKLOADS, Workload
+from bench.scheduler.table import (
+    Row,
+    build_counts,
+    build_row,
+    render_calibration,
+    render_counts,
+    render_footer,
+    render_head,
+    render_row,
+)
+from bench.scheduler.workloads import EVERYTHING, NOT_BUILT, REFERENCE, SHORT, Workload
 from dray.simulation.benchmarks.allocator_timing import Calibration
 
 ROUNDS = 7
+COUNTED_SECONDS = 4.0
+"""The longest steady run whose calls are counted; counts do not need more."""
 INTERRUPTED = 130
 
 
@@ -42,31 +58,44 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    workloads = _picked(chosen.workloads)
+    workloads = pick_workloads(chosen.workloads, full=chosen.full)
     peer = uvloop.run(open_peer(chosen.peer, chosen.peer_pids)) if chosen.peer else None
     calibration = Calibration()
     for _ in range(ROUNDS):
         calibration.run()
     slower = calibration.seconds / REFERENCE
-    print(f"calibration {calibration.seconds:.3f} s, reference {REFERENCE:.3f} s")
+    print(render_calibration(calibration.seconds))
     print(render_head())
     rows: list[Row] = []
     for workload in workloads:
         figures = _measure_dray(workload, chosen)
-        beside = None if peer is None else _measure_peer(workload, peer, chosen.seconds)
+        beside = None
+        if peer is not None and not workload.agents:
+            beside = _measure_peer(workload, peer, chosen.seconds)
         rows.append(build_row(workload, figures, slower, beside))
         print(render_row(rows[-1]), flush=True)
-    for name, why in NOT_BUILT if not chosen.workloads else ():
+    for name, why in NOT_BUILT if chosen.full else ():
         print(f"{name:58} not built: {why}")
     print(render_footer(calibration.seconds, "" if peer is None else peer.server))
+    counts = _count_calls(workloads, chosen) if chosen.calls else {}
+    if counts:
+        print(render_counts(counts))
     if chosen.json:
+        for row in rows:
+            row["counted"] = counts.get(row["workload"])
         _write_json(chosen.json, calibration.seconds, peer, rows)
     return 0
 
 
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m bench.scheduler", description=__doc__)
-    parser.add_argument("workloads", nargs="*", help="parts of names; all of them without")
+    parser.add_argument("workloads", nargs="*", help="parts of names; a few of them without")
+    parser.add_argument("--full", action="store_true", help="all workloads")
+    parser.add_argument(
+        "--calls",
+        action="store_true",
+        help="count function calls and JSON texts per pod, too, in a run of its own for each workload",
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="time of a steady run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     parser.add_argument("--processes", default="1", help="processes of the cluster: auto, 1, 2 or 3")
@@ -97,21 +126,62 @@ def _parse_pids(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"expected for example `17,18`, got `{text}`") from None
 
 
-def _picked(parts: list[str]) -> list[Workload]:
-    if not parts:
-        return [*WORKLOADS, LARGE]
-    found = [work for work in (*WORKLOADS, LARGE) if any(part.lower() in work.name.lower() for part in parts)]
+def pick_workloads(parts: list[str], *, full: bool = False) -> list[Workload]:
+    """Pick the workloads that have one of these parts in their names."""
+    if full:
+        return list(EVERYTHING)
+    wanted = [part.lower() for part in parts or SHORT]
+    found = [work for work in EVERYTHING if any(part in work.name.lower() for part in wanted)]
     if not found:
         raise SystemExit(f"no workload has `{parts[0]}` in its name")
     return found
 
 
 def _measure_dray(workload: Workload, chosen: argparse.Namespace) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="dray-bench-") as name:
+        options = ClusterOptions(Path(name), tuple(chosen.wrap.split()), chosen.processes)
+        if not workload.agents:
+            with running(options) as cluster:
+                return uvloop.run(measure(workload, cluster.address, chosen.seconds, cluster, counted=True))
+        return _measure_with_agents(workload, options)
+
+
+def _measure_with_agents(
+    workload: Workload, options: ClusterOptions, calls: CallCounter | None = None
+) -> Figures:
+    folder = options.folder
+    tokens = create_token_file(folder / "tokens", workload.nodes)
     with (
-        tempfile.TemporaryDirectory(prefix="dray-bench-") as name,
-        running(Path(name), tuple(chosen.wrap.split()), chosen.processes) as cluster,
+        running(replace(options, token_file=folder / "tokens")) as cluster,
+        running_agents(cluster.kubeconfig, folder / "nodes", tokens) as agents,
     ):
-        return uvloop.run(measure(workload, cluster.address, chosen.seconds, cluster, counted=True))
+        if calls is not None:
+            calls.pid = cluster.process.pid
+        used = agents.processor_seconds()
+        found = uvloop.run(measure(workload, cluster.address, 0.0, cluster, counted=True, calls=calls))
+        return replace(found, agents_processor_seconds=agents.processor_seconds() - used)
+
+
+def _count_calls(workloads: list[Workload], chosen: argparse.Namespace) -> dict[str, Row]:
+    """Count the function calls of each workload in a cluster with a profiler, by names of workloads."""
+    found: dict[str, Row] = {}
+    for workload in workloads:
+        tell("counting calls:")
+        with tempfile.TemporaryDirectory(prefix="dray-bench-") as name:
+            options = ClusterOptions(Path(name), calls_file=Path(name) / "calls.json")
+            assert options.calls_file is not None
+            calls = CallCounter(options.calls_file)
+            if workload.agents:
+                figures = _measure_with_agents(workload, options, calls)
+            else:
+                with running(options) as cluster:
+                    calls.pid = cluster.process.pid
+                    seconds = min(chosen.seconds, COUNTED_SECONDS)
+                    figures = uvloop.run(
+                        measure(workload, cluster.address, seconds, counted=True, calls=calls)
+                    )
+        found[workload.name] = build_counts(figures)
+    return found
 
 
 def _measure_peer(workload: Workload, peer: Peer, seconds: float) -> Figures:

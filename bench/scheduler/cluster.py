@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,18 +23,38 @@ GATES: Final = (
 START_SECONDS: Final = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """How a cluster is started."""
+
+    folder: Path
+    """Where it stores everything; empty at the start."""
+    wrapped: tuple[str, ...] = ()
+    """Stands before the command, for example a profiler."""
+    processes: str = "1"
+    token_file: Path | None = None
+    """The users of agents."""
+    calls_file: Path | None = None
+    """Where the counts of function calls are written; without it nothing counts them."""
+
+    def build_command(self) -> list[str]:
+        """Build the command that runs the cluster."""
+        gates = ",".join(f"{gate}=true" for gate in GATES)
+        calls = ["bench.scheduler.calls", str(self.calls_file)] if self.calls_file else ["dray.cli"]
+        command = [*self.wrapped, sys.executable, "-m", *calls, "up", "--nodes", "0", "--port", "0"]
+        command += ["--data-dir", str(self.folder / "data"), "--feature-gates", gates]
+        command += ["--processes", self.processes]
+        return command if self.token_file is None else [*command, "--token-file", str(self.token_file)]
+
+
 class Cluster(Measured):
     """A running cluster."""
 
-    def __init__(self, folder: Path, wrapped: tuple[str, ...] = (), processes: str = "1") -> None:
-        """`wrapped` stands before the command, for example a profiler."""
-        self.kubeconfig = folder / "data" / "admin.kubeconfig"
-        gates = ",".join(f"{gate}=true" for gate in GATES)
-        command = [sys.executable, "-m", "dray.cli", "up", "--nodes", "0", "--port", "0"]
-        command += ["--data-dir", str(folder / "data"), "--feature-gates", gates, "--processes", processes]
-        self.log = folder / "up.log"
+    def __init__(self, options: ClusterOptions) -> None:
+        self.kubeconfig = options.folder / "data" / "admin.kubeconfig"
+        self.log = options.folder / "up.log"
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([*wrapped, *command], stdout=log, stderr=log)
+            self.process = subprocess.Popen(options.build_command(), stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
         while not self.kubeconfig.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -43,8 +64,8 @@ class Cluster(Measured):
 
 
 @contextmanager
-def running(folder: Path, wrapped: tuple[str, ...] = (), processes: str = "1") -> Iterator[Cluster]:
-    cluster = Cluster(folder, wrapped, processes)
+def running(options: ClusterOptions) -> Iterator[Cluster]:
+    cluster = Cluster(options)
     try:
         yield cluster
     finally:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.scheduler.calls import Calls
 from bench.scheduler.counts import Counts
 
 FEW = 3
@@ -24,6 +25,9 @@ class Figures:
     processor_seconds: float | None = None
     """Of the cluster's processes; None where they are not measured."""
     counts: Counts | None = None
+    calls: Calls | None = None
+    agents_processor_seconds: float | None = None
+    """Of the process of the agents, where there is one."""
     trouble: str = ""
 
     @property

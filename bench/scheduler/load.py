@@ -48,9 +48,14 @@ class _Spec(msgspec.Struct):
     node: str = msgspec.field(default="", name="nodeName")
 
 
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
 class _Pod(msgspec.Struct):
     metadata: _Named
     spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class _Event(msgspec.Struct):
@@ -117,8 +122,10 @@ class Sender:
 
 @dataclass
 class PodTimes:
-    """When pods were created, and when each was seen with a node."""
+    """When pods were created, and when each was seen with a node, or running where agents run them."""
 
+    runs: bool = False
+    """Whether a pod counts when it runs, and not when it has its node."""
     asked: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
     on_bound: Callable[[str], None] = lambda name: None
@@ -137,11 +144,13 @@ class PodTimes:
                 return
             self._chunks = ChunkDecoder()
         *lines, self._rest = (self._rest + self._chunks.feed(data)).split(b"\n")
+        sign = b'"phase":"Running"' if self.runs else b'"nodeName":"'
         for line in lines:
-            if line.startswith(b'{"type":"MODIFIED"') and b'"nodeName":"' in line:
+            if line.startswith(b'{"type":"MODIFIED"') and sign in line:
                 pod = _EVENT.decode(line).object
                 name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-                if pod.spec.node and name not in self.bound:
+                counts = pod.status.phase == "Running" if self.runs else pod.spec.node
+                if counts and name not in self.bound:
                     self.bound[name] = now
                     self._news.set()
                     self.on_bound(name)
@@ -176,10 +185,8 @@ class Load:
         work, send = self.workload, self.sender
         for name in (NAMESPACE, BEFORE):
             await send.send("POST", "/api/v1/namespaces", objects.namespace(name))
-        numbers = range(work.nodes)
-        await send.for_each(map(objects.node, numbers), self._create_node)
-        slices = itertools.chain.from_iterable(map(work.slices, numbers))
-        await send.create_all("/apis/resource.k8s.io/v1/resourceslices", slices)
+        if not work.agents:
+            await self._create_nodes()
         expressions = {objects.CLASS: work.class_expression, objects.NO_CLASS: objects.NOBODYS}
         for name, expression in expressions.items():
             await send.send(
@@ -194,6 +201,12 @@ class Load:
             await self._wait_for_service_account(space)
         await self._take_devices()
         await self._place_pods()
+
+    async def _create_nodes(self) -> None:
+        numbers = range(self.workload.nodes)
+        await self.sender.for_each(map(objects.node, numbers), self._create_node)
+        slices = itertools.chain.from_iterable(map(self.workload.slices, numbers))
+        await self.sender.create_all("/apis/resource.k8s.io/v1/resourceslices", slices)
 
     async def _create_node(self, node: Document) -> None:
         """Create a node without taints; the admission of kube-apiserver adds one to each new node."""
@@ -275,7 +288,9 @@ class Load:
         creating = asyncio.gather(*(creator() for _ in range(CREATORS)))
         whole = await self.seen.reach(before + work.pods, LONGEST_BURST)
         await creating
-        return self._figures(begin, "" if whole else "not all pods were scheduled")
+        return self._figures(
+            begin, "" if whole else f"not all pods {'run' if work.agents else 'were scheduled'}"
+        )
 
     async def steady(self, seconds: float) -> Figures:
         """A backlog of pods, each replaced when it has its node."""
@@ -357,7 +372,7 @@ async def loading(workload: Workload, address: Address) -> AsyncIterator[Load]:
     """A load with its connections."""
     async with open_sender(address) as sender:
         watching = await connect(address)
-        seen = PodTimes()
+        seen = PodTimes(workload.agents)
         watching.stream(packed("GET", "/api/v1/pods?watch=1", headers=address.headers), seen.take)
         try:
             yield Load(workload, sender, seen)

@@ -47,6 +47,9 @@ class Workload:
     named: int = 0
     """So many pods share a claim they name; without, each has one from the template."""
     class_expression: str = objects.OURS
+    agents: bool = False
+    """Whether each node has an agent and a driver, and pods count when they run; otherwise nodes and slices
+    are given, and pods count when they have their node."""
 
     @property
     def is_steady(self) -> bool:
@@ -106,6 +109,23 @@ LARGE: Final = _steady(
     "Large/half_5000nodes", None, nodes=5000, taken=5000, spots=objects.five_devices, template=_DEFAULT
 )
 """Ten devices on each of 5,000 nodes, and half of them taken, five by each claim."""
+
+AGENTS: Final = tuple(
+    Workload(f"agents/{nodes}nodes", BURST, None, nodes, 500, template=_DEFAULT, agents=True)
+    for nodes in (100, 500)
+)
+"""Five hundred pods from the create until they run, with an agent and a driver on each node."""
+
+EVERYTHING: Final = (*WORKLOADS, *AGENTS, LARGE)
+SHORT: Final = (
+    f"{_TEMPLATE}/5000pods",
+    f"{_TEMPLATE}/half_500nodes",
+    f"{_NAMED}/2000pods",
+    "ConsumableCapacity/half",
+    "PartitionableBacktracking/half",
+    "agents/100nodes",
+)
+"""Parts of the names of the workloads that `make bench` measures."""
 
 NOT_BUILT: Final = (
     ("CompatibilityGroups", "gate DRADeviceCompatibilityGroups"),

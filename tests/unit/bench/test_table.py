@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from bench.scheduler.calls import Calls
 from bench.scheduler.counts import Counts, read_counts
 from bench.scheduler.figures import Figures
-from bench.scheduler.table import build_row, render_footer, render_head, render_row
+from bench.scheduler.table import (
+    build_counts,
+    build_row,
+    render_calibration,
+    render_counts,
+    render_footer,
+    render_head,
+    render_row,
+)
 from bench.scheduler.workloads import Workload
 
 WORKLOAD = Workload("Some/workload", "burst", 30.0)
@@ -70,7 +79,7 @@ def test_a_peer_that_scheduled_nothing_has_no_ratio_but_its_trouble_is_shown():
 def test_the_peer_has_a_line_of_its_own_with_empty_columns_for_what_is_not_measured():
     first, second = render_row(build_row(WORKLOAD, DRAY, 0.5, PEER)).splitlines()
     headings = " ".join(cut_columns(render_head())[1])
-    assert headings == "pods/s p50 kube scaled peer wait p50 p99 ms cpu ms MB writes"
+    assert headings == "pods/s p50 kube* scaled* peer wait p50 p99 ms cpu ms MB writes"
     assert cut_columns(first) == (
         "Some/workload",
         ["100.0", "100.0", "60.0", "1.7", "4.0", "10", "20", "3.00", "150", "8.00"],
@@ -85,10 +94,51 @@ def test_measured_processes_of_the_peer_fill_its_columns():
 
 
 def test_the_footer_says_what_was_scaled_and_what_was_measured():
-    assert render_footer(0.1, "https://a:1").splitlines() == [
-        "kube, scaled: kube-scheduler as recorded elsewhere, scaled by the calibration loop "
-        "(0.100 s here, 0.208 s there), and the ratio to that",
-        "peer: the ratio to https://a:1, measured in this run",
-        "writes: API writes per pod, those of the load among them",
-    ]
+    recorded, estimate, peer, *others = render_footer(0.1, "https://a:1").splitlines()
+    assert recorded == (
+        "* kube, scaled: kube-scheduler as recorded elsewhere, scaled by the calibration loop "
+        "(0.100 s here, 0.208 s there), and the ratio to that"
+    )
+    assert "only `peer` is measured" in estimate
+    assert peer == "peer: the ratio to https://a:1, measured in this run"
+    assert [line.partition(":")[0] for line in others] == ["writes", "agents"]
     assert not any(line.startswith("peer") for line in render_footer(0.1).splitlines())
+
+
+def test_the_calibration_is_told_with_what_it_scales():
+    line = render_calibration(0.1)
+    assert line.startswith(
+        "calibration 0.100 s, reference 0.208 s; kube and scaled: figures of kube-scheduler"
+    )
+    assert line.endswith("not measured in this run")
+
+
+def test_a_run_with_agents_says_when_all_pods_ran_and_what_the_agents_cost():
+    figures = Figures(100, 8.0, (), (0.01,), 150.0, 0.3, agents_processor_seconds=0.5)
+    row = build_row(Workload("agents/some", "burst", None, agents=True), figures, 0.5)
+    assert row["agents_processor_ms"] == 5.0
+    assert render_row(row).endswith("  all run after 8.0 s, agents 5.0 ms each")
+    assert build_row(WORKLOAD, DRAY, 0.5)["agents_processor_ms"] is None
+
+
+def test_counts_of_a_profiled_run_are_per_pod():
+    figures = Figures(10, 1.0, (), (), counts=Counts(80, 0, 20, 90), calls=Calls(100_000, 500, 300))
+    row = build_counts(figures)
+    assert row == {
+        "calls": 10_000,
+        "encodes": 50,
+        "decodes": 30,
+        "writes": 8,
+        "refused_writes": 0,
+        "commits": 2,
+        "audit_lines": 9,
+        "pods": 10,
+    }
+    _, told, head, line = render_counts({"Some/workload": row}).splitlines()
+    assert "no time is told" in told
+    assert head.split() == ["workload", "calls", "encodes", "decodes", "writes", "commits", "audit", "lines"]
+    assert cut_columns(line) == ("Some/workload", ["10,000", "50.0", "30.0", "8.0", "2.0", "9.0"])
+
+
+def test_a_run_without_pods_has_no_counts():
+    assert set(build_counts(Figures(0, 0.0, (), ())).values()) == {0}
