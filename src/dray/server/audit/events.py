@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import zip_longest
 
 import msgspec
 
@@ -164,6 +163,7 @@ def _list_requests(request: ApiRequest, results: Sequence[PartResult] = ()) -> t
     """The requests inside a transaction."""
     if not request.parts:
         return ()
+    done = results or (PartResult(),) * len(request.parts)
     return tuple(
         AuditedRequest(
             part.call.verb,
@@ -175,8 +175,7 @@ def _list_requests(request: ApiRequest, results: Sequence[PartResult] = ()) -> t
             redact(part.call.name or result.name),
             result.code,
         )
-        for part, result in zip_longest(request.parts, results, fillvalue=PartResult())
-        if isinstance(part, ApiRequest)
+        for part, result in zip(request.parts, done, strict=True)
     )
 
 

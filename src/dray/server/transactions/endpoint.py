@@ -60,17 +60,16 @@ class TransactionEndpoint:
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
         """Carry out all requests of a transaction, or none."""
-        await self._registry.wait_for_cache(self._registry.cache.wait_until_fresh())
-        parts = self._admit_parts(request.parts)
+        parts = request.parts
         keys: set[bytes] = set()
         lost = 0
         for attempt in range(MAX_ATTEMPTS):
             async with self._registry.key_locks.hold(keys if attempt >= LOCK_AFTER_ATTEMPTS else ()):
                 await self._registry.wait_for_cache(self._registry.cache.wait_until_fresh())
+                if not attempt:
+                    parts = self._admit_parts(parts)
                 steps, results = self._decide(parts)
-                outcome = await self._registry.commit_sequence(
-                    [each.step for each in steps], request.record
-                )
+                outcome = await self._registry.commit_sequence([each.step for each in steps], request.record)
             if not isinstance(outcome, SequenceConflict):
                 done = [
                     step.complete_result(result, number, outcome.revisions)
@@ -81,29 +80,28 @@ class TransactionEndpoint:
             keys.update(write.key for each in steps for write in each.step.writes)
             keys.update(failed.compare.key for failed in outcome.failed)
             await self._registry.wait_for_cache(self._registry.cache.wait_for_revision(outcome.revision))
-        with _name_part(parts, lost):
-            call = parts[lost].call
-            assert call.kind is not None
-            raise new_conflict(call.kind, call.name, "too many clients write at the same time; try again")
+        call = parts[lost].call
+        assert call.kind is not None
+        conflict = new_conflict(call.kind, call.name, "too many clients write at the same time; try again")
+        raise _build_part_error(conflict, parts, lost)
 
-    def _admit_parts(self, parts: Sequence[ApiRequest]) -> list[ApiRequest]:
+    def _admit_parts(self, parts: Sequence[ApiRequest]) -> tuple[ApiRequest, ...]:
         """The requests with the reasons why they are allowed."""
         allowed: list[ApiRequest] = []
-        for number, part in enumerate(parts):
-            with _name_part(parts, number):
+        with _name_refused(parts, allowed):
+            for part in parts:
                 reason = self._authorize(part.call, part.user)
                 check_served(part.call)
                 check_options(part.call)
                 allowed.append(replace(part, authorization_reason=reason))
-        return allowed
+        return tuple(allowed)
 
     def _decide(self, parts: Sequence[ApiRequest]) -> tuple[list[StagedStep], list[WriteResult]]:
         results: list[WriteResult] = []
-        with self._staged.stage() as steps:
-            for number, part in enumerate(parts):
+        with self._staged.stage() as steps, _name_refused(parts, results):
+            for part in parts:
                 assert part.call.kind is not None
-                with _name_part(parts, number):
-                    results.append(run_at_once(self._verbs.write(part, part.call.kind)))
+                results.append(run_at_once(self._verbs.write(part, part.call.kind)))
         return steps, results
 
     def _build_response(self, parts: Sequence[ApiRequest], results: Sequence[WriteResult]) -> ApiResponse:
@@ -115,8 +113,10 @@ class TransactionEndpoint:
             warning = find_deprecation_warning(part.call.kind, part.call.version)
             response = self._verbs.build_response(part, part.call.kind, result)
             assert isinstance(response.body, bytes)
-            headers |= dict.fromkeys(build_warning_headers([warning] if warning else []))
-            headers |= dict.fromkeys(response.headers)
+            if warning is not None:
+                headers |= dict.fromkeys(build_warning_headers([warning]))
+            if response.headers:
+                headers |= dict.fromkeys(response.headers)
             bodies.append(b'{"code":%d,"body":%s}' % (response.code, response.body))
             outcomes.append(PartResult(response.code, result.stored.name))
         body = b"%s%s]}}" % (_HEAD, b",".join(bodies))
@@ -124,14 +124,14 @@ class TransactionEndpoint:
 
 
 @contextmanager
-def _name_part(parts: Sequence[ApiRequest], number: int) -> Iterator[None]:
-    """Say in an error which request of the transaction it is about."""
+def _name_refused(parts: Sequence[ApiRequest], done: Sequence[object]) -> Iterator[None]:
+    """Say in an error that it is about the request after those that are `done`."""
     try:
         yield
     except ApiStatusError as error:
-        raise _build_part_error(error, parts, number) from None
+        raise _build_part_error(error, parts, len(done)) from None
     except InputError as error:
-        raise _build_part_error(new_bad_request(str(error)), parts, number) from None
+        raise _build_part_error(new_bad_request(str(error)), parts, len(done)) from None
 
 
 def _build_part_error(error: ApiStatusError, parts: Sequence[ApiRequest], number: int) -> ApiStatusError:

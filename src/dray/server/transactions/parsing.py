@@ -21,13 +21,11 @@ from dray.api.fields import (
     ROOT,
     FieldError,
     FieldErrorType,
-    FieldPath,
-    forbidden,
     invalid,
     not_supported,
     too_long,
 )
-from dray.api.json_text import is_certainly_json, read_json, write_json
+from dray.api.json_text import read_json, write_json
 from dray.api.kinds import Kind, get_kind
 from dray.api.limits import PATH_BYTES_PER_REQUEST, REQUESTS_PER_TRANSACTION
 from dray.api.transactions import (
@@ -99,17 +97,19 @@ class TransactionParser:
 
     def _check_call(self, call: ApiCall, number: int) -> Iterator[FieldError]:
         """What a transaction does not do, whoever asks; a path that is not served is refused later."""
-        path = _REQUESTS.index(number).child("path")
+        why = ""
         if call.dry_run:
-            yield invalid(path, call.path, "a transaction has no dry run; leave `dryRun` out")
+            why = "a transaction has no dry run; leave `dryRun` out"
         elif call.kind is None:
-            if not call.unserved_code or not call.is_resource:
-                yield invalid(path, call.path, "is not the path of an object")
+            is_unknown = call.unserved_code and call.is_resource
+            why = "" if is_unknown else "is not the path of an object"
         elif call.kind in LONE_KINDS:
-            yield invalid(path, call.path, f"{_describe_kind(call.kind)} {_ALONE}")
+            why = f"{_describe_kind(call.kind)} {_ALONE}"
         elif not call.unserved_code and not self._verbs.supports(call):
             what = f"{call.verb} {call.plural}" + (f"/{call.subresource}" if call.subresource else "")
-            yield invalid(path, call.path, f"a transaction writes single objects; it cannot {what}")
+            why = f"a transaction writes single objects; it cannot {what}"
+        if why:
+            yield invalid(_REQUESTS.index(number).child("path"), call.path, why)
 
 
 def _decode(body: bytes) -> Transaction:
@@ -154,32 +154,16 @@ def _check_count(given: Sequence[TransactionRequest]) -> list[FieldError]:
 
 
 def _check_fields(given: TransactionRequest, number: int) -> Iterator[FieldError]:
-    place: FieldPath = _REQUESTS.index(number)
     if given.method not in METHODS:
-        yield not_supported(place.child("method"), given.method, METHODS)
+        yield not_supported(_REQUESTS.index(number).child("method"), given.method, METHODS)
         return
     if not given.path.startswith("/"):
-        yield invalid(place.child("path"), given.path, "must begin with `/`")
+        yield invalid(_REQUESTS.index(number).child("path"), given.path, "must begin with `/`")
     elif len(given.path.encode()) > PATH_BYTES_PER_REQUEST:
-        yield too_long(place.child("path"), PATH_BYTES_PER_REQUEST)
+        yield too_long(_REQUESTS.index(number).child("path"), PATH_BYTES_PER_REQUEST)
     types = PATCH_TYPES if given.method == "PATCH" else (JSON_TYPE,)
     if given.content_type not in types:
-        yield not_supported(place.child("contentType"), given.content_type, types)
-    if _get_body(given) and not is_certainly_json(_get_body(given)):
-        yield from _check_nesting(given, place.child("body"))
-
-
-def _check_nesting(given: TransactionRequest, place: FieldPath) -> Iterator[FieldError]:
-    """Refuse a body that no endpoint reads; the decoder has skipped it."""
-    try:
-        read_json(_get_body(given))
-    except DecodeError as error:
-        yield forbidden(place, str(error))
-
-
-def _get_body(given: TransactionRequest) -> bytes:
-    body = bytes(given.body)
-    return b"" if body == b"null" else body
+        yield not_supported(_REQUESTS.index(number).child("contentType"), given.content_type, types)
 
 
 def _build_part(request: ApiRequest, given: TransactionRequest, call: ApiCall) -> ApiRequest:
@@ -188,7 +172,14 @@ def _build_part(request: ApiRequest, given: TransactionRequest, call: ApiCall) -
         "accept": JSON_TYPE,
         "user-agent": request.headers.get("user-agent", ""),
     }
-    return replace(request, call=call, headers=headers, body=_get_body(given), authorization_reason="")
+    body = bytes(given.body)
+    return replace(
+        request,
+        call=call,
+        headers=headers,
+        body=b"" if body == b"null" else body,
+        authorization_reason="",
+    )
 
 
 def _describe_kind(kind: Kind) -> str:
