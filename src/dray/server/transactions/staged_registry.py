@@ -72,11 +72,10 @@ class StagedRegistry:
         """Collect the steps of a transaction, and show their results, inside the block."""
         assert self._stage is None, "a transaction is decided without a pause"
         with self.cache.stage_writes() as self._stage:
-            self._steps = []
             try:
                 yield self._steps
             finally:
-                self._stage = None
+                self._steps, self._stage = [], None
 
     async def admit_subresource(
         self, request: ApiRequest, kind: Kind, reviewed_kind: SubresourceKind, body: dict[str, Any]
