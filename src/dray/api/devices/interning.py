@@ -18,7 +18,7 @@ from dray.api.json_text import write_json
 from dray.api.resource import Device, ResourceSlice
 from dray.values.cache_bounds import CacheBound
 
-INTERNED_DEVICES = CacheBound("interned devices of slices", 4_096, "an informer of slices")
+INTERNED_DEVICES = CacheBound("interned devices of slices", 4_096, "a reflector of slices")
 
 Devices = tuple[Device, ...]
 

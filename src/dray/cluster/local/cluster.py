@@ -82,6 +82,8 @@ class LocalCluster:
     server: RunningServer
     options: LocalClusterOptions
     services: tuple[SupervisedService, ...]
+    reflectors: SharedReflectors | None = None
+    """What the informers of this process share, if it runs scheduler and controllers."""
 
     async def wait_until_ready(self) -> None:
         """Wait until every service is ready."""
@@ -102,7 +104,8 @@ async def open_cluster(
     async with open_server(options.server) as started:
         setup_client = build_local_client(started.app, SETUP_USER, MASTERS)
         await _prepare_objects(setup_client, options, stop)
-        services = _build_services(started, setup_client, options)
+        reflectors = _build_reflectors(started.app) if options.processes == 1 else None
+        services = _build_services(started, setup_client, options, reflectors)
         for service in services:
             if not service.node:
                 started.metrics.registry.register(service)
@@ -111,7 +114,7 @@ async def open_cluster(
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(service.run(), name=service.name) for service in services]
             try:
-                yield LocalCluster(started, options, services)
+                yield LocalCluster(started, options, services, reflectors)
             finally:
                 for task in work:
                     task.cancel()
@@ -126,8 +129,18 @@ def _list_secret_files(options: LocalClusterOptions) -> tuple[Path, ...]:
     return tuple(path for path in chosen if path is not None)
 
 
+def _build_reflectors(app: ApiApplication) -> SharedReflectors:
+    # Where components have processes of their own, this one does not load their modules.
+    from dray.cluster.services.shared_kinds import build_shared_reflectors
+
+    return build_shared_reflectors(build_local_client(app, INFORMERS_USER))
+
+
 def _build_services(
-    server: RunningServer, setup_client: Client, options: LocalClusterOptions
+    server: RunningServer,
+    setup_client: Client,
+    options: LocalClusterOptions,
+    reflectors: SharedReflectors | None,
 ) -> tuple[SupervisedService, ...]:
     app, log = server.app, options.server.log
     node_options = (options.runtime, options.rootfs, options.gates, options.container_user)
@@ -135,7 +148,7 @@ def _build_services(
         app, options.server.directory, server.authority, log, *node_options, _list_secret_files(options)
     )
     services = [
-        *_build_components(app, options),
+        *_build_components(app, options, reflectors),
         SupervisedService("simulated kubelet", lambda: SimulatedKubelet(setup_client), log),
     ]
     for number in range(options.nodes):
@@ -144,7 +157,9 @@ def _build_services(
     return tuple(services)
 
 
-def _build_components(app: ApiApplication, options: LocalClusterOptions) -> Iterator[SupervisedService]:
+def _build_components(
+    app: ApiApplication, options: LocalClusterOptions, reflectors: SharedReflectors | None
+) -> Iterator[SupervisedService]:
     """Build scheduler and controllers: here, in one process of their own, or in one for each."""
     log = options.server.log
     components = (
@@ -152,10 +167,6 @@ def _build_components(app: ApiApplication, options: LocalClusterOptions) -> Iter
         ProcessComponent("controllers", CONTROLLER_USER, options.controller),
     )
     if options.processes == 1:
-        # Where components have processes of their own, this one does not load their modules.
-        from dray.cluster.services.shared_kinds import build_shared_reflectors
-
-        reflectors = build_shared_reflectors(build_local_client(app, INFORMERS_USER))
         for each in components:
             build = partial(_build_local_component, app, each, reflectors)
             yield SupervisedService(each.name, build, log)
@@ -167,7 +178,7 @@ def _build_components(app: ApiApplication, options: LocalClusterOptions) -> Iter
 
 
 def _build_local_component(
-    app: ApiApplication, component: ProcessComponent, reflectors: SharedReflectors
+    app: ApiApplication, component: ProcessComponent, reflectors: SharedReflectors | None
 ) -> RunnableService:
     client = build_local_client(app, component.user, reflectors=reflectors)
     return COMPONENTS[component.name](client, component.options)
@@ -207,7 +218,7 @@ async def _log_activity(
     cluster: LocalCluster, write_line: Callable[[str], None], stop: asyncio.Event
 ) -> None:
     """Write what happens to pods until `stop` is set."""
-    client = build_local_client(cluster.server.app, SETUP_USER, MASTERS)
+    client = build_local_client(cluster.server.app, SETUP_USER, MASTERS, reflectors=cluster.reflectors)
     activity = SupervisedService(
         "activity log", lambda: ActivityLog(client, write_line), cluster.options.server.log
     )

@@ -207,3 +207,27 @@ def test_a_cluster_without_claims_runs_its_pods_without_devices(tmp_path: Path, 
             assert (await run(client, "has")).spec.node_name == had.spec.node_name
 
     played(work)
+
+
+SHARED = {"pods", "nodes", "resourceclaims", "resourceslices", "devicetaintrules"}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_components_of_one_process_watch_each_large_kind_once(tmp_path: Path, processes: int) -> None:
+    async def work() -> None:
+        chosen = replace(options(tmp_path, store="memory:"), nodes=0, simulated=0, processes=processes)
+        async with open_cluster(chosen) as cluster:
+            await cluster.wait_until_ready()
+            flow_control = cluster.server.app.flow_control
+
+            async def are_watched_once() -> bool:
+                counts = {row: n for row, n in flow_control.watches.items() if row[2] in SHARED}
+                # The simulated kubelet of the server's process selects nodes by a label.
+                assert all(n <= 1 + (plural == "nodes") for (_, _, plural), n in counts.items()), counts
+                users = flow_control._watches_per_user
+                # Claims are also classic, and only the scheduler reads classes.
+                return users.get("dray:informers") == len(SHARED) + 1 and users.get("dray:scheduler") == 1
+
+            await until(are_watched_once)
+
+    played(work)
