@@ -41,6 +41,7 @@ LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 NODE: Final = "node-0"
 USER: Final = RequestUser("bench", (MASTERS, AUTHENTICATED))
 JSON: Final = "application/json"
+MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 NOW: Final = "2026-01-01T00:00:00Z"
 
@@ -216,6 +217,10 @@ WRITES: Final[dict[str, MeasuredWrite]] = {
         _prepare_pod, lambda name, _: ("POST", f"{PODS}/{name}/binding", _build_binding(name), JSON)
     ),
     "patch pod status": MeasuredWrite(
+        _prepare_bound_pod,
+        lambda name, _: ("PATCH", f"{PODS}/{name}/status", _build_status_patch(name), MERGE),
+    ),
+    "patch pod (kubelet)": MeasuredWrite(
         _prepare_bound_pod,
         lambda name, _: ("PATCH", f"{PODS}/{name}/status", _build_status_patch(name), STRATEGIC),
     ),

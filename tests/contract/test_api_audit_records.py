@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dray.api.transactions import GROUP, KIND, TRANSACTIONS_PATH, VERSION
 from dray.server.audit import verify_files
 from dray.server.audit.log_file import AuditLogFile
 from dray.store import Store
@@ -54,16 +55,35 @@ async def write_everything(api: Api) -> None:
     for number in range(3):
         await api.create(config(f"many-{number}"))
     assert (await api.ask("DELETE", path("configmaps"))).code == 200
+    names = ("t-1", "t-2")
+    assert (await api.ask("POST", TRANSACTIONS_PATH, build_transaction(*names))).code == 201
+    assert (await api.ask("POST", TRANSACTIONS_PATH, build_transaction("t-3", "t-1"))).code == 409
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["x"]}}
     await api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}})
     assert (await api.ask("POST", path("serviceaccounts", "robot") + "/token", token)).code == 201
 
 
+def build_transaction(*names: str) -> dict[str, Any]:
+    requests = [
+        {
+            "method": "POST",
+            "path": path("configmaps"),
+            "contentType": "application/json",
+            "body": config(name),
+        }
+        for name in names
+    ]
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "spec": {"requests": requests}}
+
+
 def summarize(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """The lines of the requests, in the order in which these began, as pairs."""
-    first = [line["id"] for line in lines if line["event"] == "received" and "configmaps" in line["path"]]
-    picked = [line for line in lines if line.get("id") in first or "token" in line.get("path", "")]
-    return [(line["event"], line["verb"], line["path"], line.get("code")) for line in picked]
+    words = ("configmaps", "token", TRANSACTIONS_PATH)
+    picked = [line for line in lines if any(word in line.get("path", "") for word in words)]
+    return [
+        (line["event"], line["verb"], line["path"], line.get("code"), len(line.get("requests", ())))
+        for line in picked
+    ]
 
 
 def test_every_store_leaves_the_same_lines(tmp_path):
@@ -74,7 +94,7 @@ def test_every_store_leaves_the_same_lines(tmp_path):
         found[name] = summarize(run(name, folder, write_everything))
     assert found["sqlite"] == found["memory"]
     events = [event for event, *_ in found["sqlite"]]
-    assert events == ["received", "complete"] * 13
+    assert events == ["received", "complete"] * 15
 
 
 def test_a_log_without_space_refuses_writes_before_anything_is_changed(tmp_path, monkeypatch):
@@ -93,7 +113,8 @@ def test_a_log_without_space_refuses_writes_before_anything_is_changed(tmp_path,
         await api.create(config("before"))
         full = True
         refused = [await api.ask("POST", path("configmaps"), config(f"full-{n}")) for n in range(3)]
-        assert [response.code for response in refused] == [503] * 3
+        refused += [await api.ask("POST", TRANSACTIONS_PATH, build_transaction("full-4"))]
+        assert [response.code for response in refused] == [503] * 4
         for response in refused:
             assert "audit log cannot be written (No space left on device)" in response.message
         assert [each["metadata"]["name"] for each in (await api.get(path("configmaps")))["items"]] == [

@@ -24,7 +24,7 @@ import msgspec
 from dray.api import conversion
 from dray.api.decode_report import UnknownField, check_document, describe_json_type
 from dray.api.fields import FieldError
-from dray.api.json_text import ENCODER, find_non_json_values, is_certainly_json, read_json, write_json
+from dray.api.json_text import ENCODER, find_non_json_values, is_json, read_json, write_json
 from dray.api.kinds import KINDS, Kind, get_kind_by_type, parse_document_kind
 from dray.api.unknown_fields import remove_mark
 from dray.errors import DecodeError
@@ -109,7 +109,7 @@ def decode(data: bytes) -> DecodedObject:
             obj = _get_cached_decoder(kind.type).decode(data)
             if obj.kind == kind.name and obj.api_version == kind.internal_api_version:
                 return DecodedObject(kind, version, obj)
-        elif version == kind.version and is_certainly_json(data):
+        elif version == kind.version:
             return _decode_open(kind, data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError):
         pass  # decode_document reports every problem
@@ -119,6 +119,8 @@ def decode(data: bytes) -> DecodedObject:
 def _decode_open(kind: Kind, data: bytes) -> DecodedObject:
     """Decode an object of an open kind; a text that needs no careful check is decoded directly."""
     document = read_json(data)
+    if not is_json(data, document):
+        return decode_document(document)
     given = conversion.normalize_document(kind, document)
     if given is not document or document["kind"] != kind.name:
         return decode_document(document)

@@ -84,6 +84,31 @@ def is_certainly_json(data: bytes) -> bool:
     )
 
 
+def is_json(data: bytes, value: Any) -> bool:
+    """Whether `find_non_json_values` reports nothing for the value that was decoded from a text.
+
+    A short text without long numbers can only be nested too deeply.
+    """
+    if is_certainly_json(data):
+        return True
+    if len(data) > MAX_VALUES or _LONG_NUMBER.search(data) is not None:
+        return not find_non_json_values(value)
+    level = [value] if type(value) in _CONTAINERS else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for container in level
+            for item in (container.values() if type(container) is dict else container)
+            if type(item) in _CONTAINERS
+        ]
+        if not level:
+            return True
+    return False
+
+
+_CONTAINERS = frozenset({dict, list})
+
+
 def find_non_json_values(document: Any, path: FieldPath = ROOT) -> list[FieldError]:
     """Return an error for every plain value that JSON cannot hold, or only beyond `MAX_DEPTH` or
     `MAX_VALUES`.
@@ -106,8 +131,6 @@ def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
     end in JSON.
     """
     value_type = type(value)
-    if value_type is str:
-        return value.isascii() or _is_unicode(value)
     if value_type is dict:
         remaining[0] -= len(value)
         if depth >= MAX_DEPTH or remaining[0] < 0:
@@ -115,7 +138,11 @@ def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
         for key, item in value.items():
             if type(key) is not str or not (key.isascii() or _is_unicode(key)):
                 return False
-            if not _fits_json(item, depth + 1, remaining):
+            # Most values are texts, and calling a function for each would take longer than the test.
+            if type(item) is str:
+                if not (item.isascii() or _is_unicode(item)):
+                    return False
+            elif item is not None and not _fits_json(item, depth + 1, remaining):
                 return False
         return True
     if value_type is list or value_type is tuple:
@@ -125,6 +152,8 @@ def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
             and remaining[0] >= 0
             and all(_fits_json(item, depth + 1, remaining) for item in value)
         )
+    if value_type is str:
+        return value.isascii() or _is_unicode(value)
     return _explain_scalar(value) is None
 
 
@@ -195,7 +224,11 @@ def _explain_text(value: str) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def find_duplicate_fields(data: bytes) -> tuple[str, ...]:

@@ -21,7 +21,14 @@ import msgspec
 from dray.api.codec import DecodedObject, build_decode_error, decode_projection, get_decoder, has_legacy_text
 from dray.api.conversion import events, normalize_document
 from dray.api.decode_report import DecodeReport, UnknownField, check_document
-from dray.api.json_text import ENCODER, find_non_json_values, is_certainly_json, read_json, write_json
+from dray.api.json_text import (
+    ENCODER,
+    find_non_json_values,
+    is_certainly_json,
+    is_json,
+    read_json,
+    write_json,
+)
 from dray.api.kinds import Kind, get_kind
 from dray.api.messages.object_types import find_object_type
 
@@ -58,9 +65,7 @@ def decode_text(kind: Kind, version: str, data: bytes) -> DecodedObject | None:
         return None
     obj.apiVersion, obj.kind = api_version, kind.name
     text = ENCODER.encode(obj)
-    if has_legacy_text(kind, text) or not (
-        is_certainly_json(data) or not find_non_json_values(read_json(text))
-    ):
+    if has_legacy_text(kind, text) or not (is_certainly_json(data) or is_json(text, read_json(text))):
         return None
     return _build_object(kind, version, text, ())
 
@@ -104,11 +109,6 @@ def check_message(
     except _REFUSED:
         return check_document(document, object_type)
     return document, DecodeReport()
-
-
-def _is_json(data: bytes) -> bool:
-    """Whether a readable text has only values and depths that JSON of ours may have."""
-    return is_certainly_json(data) or not find_non_json_values(read_json(data))
 
 
 def _normalize(object_type: type[msgspec.Struct], data: bytes) -> bytes:

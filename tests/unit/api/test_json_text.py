@@ -13,6 +13,7 @@ from dray.api.json_text import (
     MAX_VALUES,
     find_duplicate_fields,
     find_non_json_values,
+    is_json,
     read_json,
     write_json,
 )
@@ -106,6 +107,37 @@ def test_nesting_is_limited():
     assert find_non_json_values(read_json(nested(MAX_DEPTH))) == []
     (found,) = find_non_json_values({"a": read_json(nested(MAX_DEPTH))})
     assert f"nested more than {MAX_DEPTH} levels deep" in str(found)
+
+
+def wrap(depth: int, inner: bytes) -> bytes:
+    return b'{"a":[' * (depth // 2) + inner + b"]}" * (depth // 2)
+
+
+TEXTS = (
+    *(nested(depth) for depth in (1, MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1, MAX_DEPTH + 50)),
+    *(wrap(depth, b"{}") for depth in (2, MAX_DEPTH - 2, MAX_DEPTH, MAX_DEPTH + 2)),
+    *(wrap(depth, b'["]]]}}", 1.5, null, true, {"k": "\\u00e9"}]') for depth in (MAX_DEPTH - 4, MAX_DEPTH)),
+    b"[" + b",".join([b'{"a":{"b":[]}}'] * 200) + b"]",
+    b"[" + b",".join([b"{}"] * 200) + b"," + b"1" * 3899 + b"]",
+    b"[" + b",".join([b"{}"] * 200) + b"," + b"1" * 3950 + b"]",
+    b"[" + b",".join([b"{}"] * 200) + b"," + nested(MAX_DEPTH) + b"]",
+    b"7",
+    b'"text"',
+    b"[" + b"1," * MAX_VALUES + b"1]",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_the_quick_test_of_a_text_agrees_with_the_walk(text):
+    value = read_json(text)
+    assert is_json(text, value) == (not find_non_json_values(value))
+
+
+@pytest.mark.parametrize("text", ["a\ud800", "\udfff", "\ud83d\ude00", "\ud7ff\ue000\U0001f600é"])
+def test_a_text_with_half_of_a_surrogate_pair_is_refused_wherever_it_stands(text):
+    is_half = any("\ud800" <= character <= "\udfff" for character in text)
+    for value in (text, [text], {"a": text}, {text: 1}, {"a": [None, {"b": text}]}):
+        assert bool(find_non_json_values(value)) == is_half
 
 
 def test_a_value_that_contains_itself_is_refused():

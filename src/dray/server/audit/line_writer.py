@@ -44,7 +44,9 @@ class LineWriter:
     @property
     def should_offload(self) -> bool:
         """Whether the event loop must not write by itself: the disk is slow, or the file is full."""
-        return self._clock.monotonic() < self._offload_until or self._file.is_full
+        # Asked several times for every request; most disks were never slow.
+        is_slow = self._offload_until > 0.0 and self._clock.monotonic() < self._offload_until
+        return is_slow or self._file.is_full
 
     def append(self, lines: Sequence[bytes]) -> str:
         """Write all lines or none; returns the error, if any."""

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from dray.api.kinds import get_kind
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
@@ -107,6 +109,31 @@ def _collect(node: Any, steps: tuple[_PathStep, ...], found: dict[tuple[str, str
                 _collect(one, below, found)
 
 
+class _StatusReferences(msgspec.Struct, frozen=True, rename="camel"):
+    """The parts of a status that refer to objects, as JSON texts."""
+
+    resource_claim_statuses: msgspec.Raw = msgspec.Raw()
+    extended_resource_claim_status: msgspec.Raw = msgspec.Raw()
+
+
+class _ReferringParts(msgspec.Struct, frozen=True):
+    """The parts of a pod that refer to objects; those of the spec are not taken apart."""
+
+    spec: msgspec.Raw = msgspec.Raw()
+    status: _StatusReferences = _StatusReferences()
+
+
+_PARTS_DECODER = msgspec.json.Decoder(_ReferringParts)
+
+
+def have_same_references(old: StoredObject, new: StoredObject) -> bool:
+    """Whether two states of a pod certainly refer to the same objects: most changes are of its status."""
+    try:
+        return _PARTS_DECODER.decode(old.value) == _PARTS_DECODER.decode(new.value)
+    except msgspec.MsgspecError:
+        return False
+
+
 POD = get_kind("", "Pod")
 
 
@@ -132,6 +159,8 @@ class NodePodGraph:
         stored = new or old
         assert stored is not None
         place = (stored.namespace, stored.name)
+        if old is not None and new is not None and place in self._pods and have_same_references(old, new):
+            return
         self._remove_pod(place)
         # Most changes of pods come before they have a node; JSON without the field cannot have it.
         if new is None or b'"nodeName":"' not in new.value:

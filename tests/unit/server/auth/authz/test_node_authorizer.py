@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import product
 from typing import Any
 
 import pytest
@@ -207,6 +209,34 @@ def test_nothing_is_remembered_of_pods_that_are_gone():
         world.delete(MINE)
         world.delete(THEIRS)
         assert vars(placed) == {"_pods": {}, "_references": {}}
+
+
+REFERRING_STATES: tuple[dict[str, Any], ...] = (
+    {},
+    {"metadata": {"labels": {"a": "b"}}},
+    {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
+    {"status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "made"}]}},
+    {"status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "made anew"}]}},
+    {"status": {"extendedResourceClaimStatus": {"resourceClaimName": "extended"}}},
+    {"spec": {"ephemeralContainers": [{"name": "e", "envFrom": [{"secretRef": {"name": "s"}}]}]}},
+    {"spec": {"nodeName": "n2"}},
+    {"spec": {"nodeName": ""}},
+)
+
+
+def test_after_every_change_the_graph_has_what_the_pods_refer_to():
+    with ClusterState(roles=False) as world:
+        graph = NodePodGraph(world.cache)
+        for before, after in product(REFERRING_STATES, repeat=2):
+            for state in (before, after, before):
+                document = with_(MINE, **state)
+                world.put(document)
+                node_name = document["spec"]["nodeName"]
+                mentioned = tuple(dict.fromkeys(find_references(document)))
+                expected = {("a", "mine"): (node_name, mentioned)} if node_name else {}
+                assert vars(graph)["_pods"] == expected
+                wanted = Counter(("a", one) for one in mentioned)
+                assert vars(graph)["_references"] == ({node_name: wanted} if node_name else {})
 
 
 # --- what it writes ---
