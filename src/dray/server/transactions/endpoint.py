@@ -68,9 +68,7 @@ class TransactionEndpoint:
             async with self._registry.key_locks.hold(keys if attempt >= LOCK_AFTER_ATTEMPTS else ()):
                 await self._registry.wait_for_cache(self._registry.cache.wait_until_fresh())
                 steps, results = self._decide(parts)
-                outcome = await self._registry.commit_sequence(
-                    [each.step for each in steps], request.record
-                )
+                outcome = await self._registry.commit_sequence([each.step for each in steps], request.record)
             if not isinstance(outcome, SequenceConflict):
                 done = [
                     step.complete_result(result, number, outcome.revisions)
