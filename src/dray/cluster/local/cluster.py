@@ -43,7 +43,7 @@ SCHEDULER_USER: Final = "dray:scheduler"
 CONTROLLER_USER: Final = "dray:controller"
 SETUP_USER: Final = "dray:up"
 """The user that creates classes and simulated nodes, and reads pods for the activity log."""
-START_TIMEOUT_SECONDS: Final = 10.0
+START_TIMEOUT_SECONDS: Final = 30.0
 """Seconds after which the start is reported even if a service is not ready."""
 
 
