@@ -17,7 +17,7 @@ are returned as text; nothing is decided here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -37,6 +37,8 @@ from dray.client.client import Client, DeleteOptions
 from dray.client.errors import AlreadyExistsError, ConflictError, ForbiddenError, NotFoundError
 from dray.client.object_refs import ObjectSelector
 from dray.client.rest_client import CALL_ERRORS
+from dray.client.transactions.object_transaction import ObjectTransaction
+from dray.client.transactions.support import TransactionsUnsupported
 from dray.node.claims.record import RecordedClaim
 from dray.values.names import check_dns_subdomain
 
@@ -133,6 +135,24 @@ class NodePreparations:
             return "" if is_foreign else f"claim {recorded}: {error}"
         self.announced.discard(recorded.uid)
         return ""
+
+    async def withdraw_with(self, claims: Sequence[RecordedClaim], transaction: ObjectTransaction) -> bool:
+        """Delete the Preparations of released claims together with the other writes of a transaction.
+
+        Return False when nothing was written, or when that is not known.
+        """
+        for recorded in claims:
+            transaction.delete(Preparation, build_preparation_name(recorded.uid, self._node))
+        if len(transaction) < 2:
+            return False
+        try:
+            done = await self._client.transactions.commit(transaction)
+        except CALL_ERRORS:
+            return False
+        if isinstance(done, TransactionsUnsupported):
+            return False
+        self.announced.difference_update(recorded.uid for recorded in claims)
+        return True
 
     async def report_devices(
         self, recorded: RecordedClaim, devices: tuple[PreparationDevice, ...], existing: Preparation | None
