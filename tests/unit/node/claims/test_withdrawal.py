@@ -1,4 +1,4 @@
-"""Preparations that are deleted together with other writes: deferred, committed, refused, interrupted."""
+"""Preparations that are written together, or with other writes: deferred, committed, refused, interrupted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from dray.api.core import Pod
 from dray.client.patches import MergePatch
 from dray.client.transactions.object_transaction import ObjectTransaction
-from tests.unit.node.claims.node_site import POD, Died, Document, Site, site
+from dray.node.claims.record import DriverPart, RecordedClaim
+from tests.unit.node.claims.node_site import GPU, POD, Died, Document, Site, site
 
 
 def note_end(pod: Pod) -> ObjectTransaction:
@@ -139,4 +140,39 @@ async def test_an_agent_that_dies_before_the_transaction_deletes_the_preparation
             await release(here, a)
         assert await here.list_announced() == ["c"]
         async with here.agent():
+            await here.wait_until_empty()
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+async def test_the_claims_of_a_pod_are_announced_in_one_call(tmp_path, transactions):
+    async with site(tmp_path) as here:
+        here.transport.transactions = transactions
+        for name in ("c", "d"):
+            await here.create_claim(name)
+        a = await here.create_bound_pod("a", "c", "d")
+        async with here.agent():
+            await here.prepare_all(a)
+            assert await here.list_announced() == ["c", "d"]
+            assert here.transport.count("POST", "preparations") == (0 if transactions else 2)
+            assert here.transport.count("POST", "transactions") == (1 if transactions else 0)
+            await here.release_all(a)
+            await here.wait_until_empty()
+
+
+async def test_an_announcement_that_exists_already_does_not_keep_the_others_from_being_made(tmp_path):
+    """An earlier agent announced one of the two, and its record is lost."""
+    async with site(tmp_path) as here:
+        here.transport.transactions = True
+        await here.create_claim("c")
+        d = await here.create_claim("d")
+        a = await here.create_bound_pod("a", "c", "d")
+        async with here.agent():
+            recorded = RecordedClaim(
+                uid=d.metadata.uid, namespace="default", name="d", parts=(DriverPart(driver=GPU),)
+            )
+            assert await here.preparer._preparations.announce([recorded]) == ""
+            assert await here.list_announced() == ["d"]
+            await here.prepare_all(a)
+            assert await here.list_announced() == ["c", "d"]
+            await here.release_all(a)
             await here.wait_until_empty()
