@@ -36,6 +36,10 @@ async def containers(harness: AgentHarness) -> tuple[FoundContainer, ...]:
     return await ProcessRuntime(harness.root / "containers").list_containers()
 
 
+async def has_no_containers(harness: AgentHarness) -> bool:
+    return await containers(harness) == ()
+
+
 @pytest.mark.req("K3063-172")
 def test_containers_run_on_without_their_agent_and_are_taken_up_again(tmp_path: Path) -> None:
     async def work(harness: AgentHarness) -> None:
@@ -52,7 +56,7 @@ def test_containers_run_on_without_their_agent_and_are_taken_up_again(tmp_path: 
             await harness.delete("p")
             await harness.gone("p")
             assert harness.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
-            assert await containers(harness) == ()
+            await until(lambda: has_no_containers(harness))
 
     run_on_node(tmp_path, work)
 

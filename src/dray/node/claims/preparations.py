@@ -1,9 +1,11 @@
 """The Preparation objects of this node in the API: they announce that drivers may hold a claim's devices.
 
 Theory of operation: the agent creates a `Preparation` before it first calls a driver for a claim, and deletes
-it after the last driver has unprepared the claim. While it exists, the server allocates the devices to no one
-else, whatever happens to pod and claim. Its name is derived from claim and node, so creating it is
-idempotent. An annotation names the drivers, so that an agent that lost its record knows which ones to call.
+it after the last driver has unprepared the claim. Those of one pod are created in one call, and deleted with
+the other last writes of the pod, on a server with transactions. While it exists, the server allocates the
+devices to no one else, whatever happens to pod and claim. Its name is derived from claim and node, so that
+creating it is idempotent. An annotation names the drivers, so that an agent that lost its record knows which
+ones to call.
 
 A server restored from a backup may have Preparations of claims that this node has released since, and it may
 have allocated their devices to other nodes, which have not reported yet. So the agent does not trust a
@@ -17,7 +19,7 @@ are returned as text; nothing is decided here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -37,6 +39,8 @@ from dray.client.client import Client, DeleteOptions
 from dray.client.errors import AlreadyExistsError, ConflictError, ForbiddenError, NotFoundError
 from dray.client.object_refs import ObjectSelector
 from dray.client.rest_client import CALL_ERRORS
+from dray.client.transactions.object_transaction import ObjectTransaction
+from dray.client.transactions.support import TransactionsUnsupported
 from dray.node.claims.record import RecordedClaim
 from dray.values.names import check_dns_subdomain
 
@@ -99,14 +103,26 @@ class NodePreparations:
         self._served, self._checked_at = await self._client.serves(Preparation), now
         return self._served
 
-    async def announce(self, claims: Iterable[RecordedClaim]) -> str:
+    async def announce(self, claims: Sequence[RecordedClaim]) -> str:
         """Announce that claims are about to be prepared; return what failed, or nothing."""
+        if len(claims) > 1 and await self._announce_together(claims):
+            return ""
         for recorded in claims:
             try:
                 await self._announce(recorded)
             except CALL_ERRORS as error:
                 return f"claim {recorded}: {error}"
         return ""
+
+    async def _announce_together(self, claims: Sequence[RecordedClaim]) -> bool:
+        """Announce claims in one call; return False when they have to be announced one after the other."""
+        transaction = ObjectTransaction()
+        for recorded in claims:
+            transaction.create(build_preparation(recorded, self._node))
+        if not await self._commit(transaction):
+            return False
+        self.announced.update(recorded.uid for recorded in claims)
+        return True
 
     async def _announce(self, recorded: RecordedClaim) -> None:
         preparation = build_preparation(recorded, self._node)
@@ -133,6 +149,25 @@ class NodePreparations:
             return "" if is_foreign else f"claim {recorded}: {error}"
         self.announced.discard(recorded.uid)
         return ""
+
+    async def withdraw_with(self, claims: Sequence[RecordedClaim], transaction: ObjectTransaction) -> bool:
+        """Delete the Preparations of released claims together with the other writes of a transaction.
+
+        Return False when nothing was written, or when that is not known.
+        """
+        for recorded in claims:
+            transaction.delete(Preparation, build_preparation_name(recorded.uid, self._node))
+        if len(transaction) < 2 or not await self._commit(transaction):
+            return False
+        self.announced.difference_update(recorded.uid for recorded in claims)
+        return True
+
+    async def _commit(self, transaction: ObjectTransaction) -> bool:
+        try:
+            done = await self._client.transactions.commit(transaction)
+        except CALL_ERRORS:
+            return False
+        return not isinstance(done, TransactionsUnsupported)
 
     async def report_devices(
         self, recorded: RecordedClaim, devices: tuple[PreparationDevice, ...], existing: Preparation | None

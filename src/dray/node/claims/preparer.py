@@ -28,6 +28,7 @@ from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
+from dray.client.transactions.object_transaction import ObjectTransaction
 from dray.node import agent_metrics
 from dray.node.claims import container_devices, plan
 from dray.node.claims.admission import admit_claims, find_claims, is_static, resolve_claim_name
@@ -288,10 +289,13 @@ class PodClaimPreparer:
 
     # --- release ---
 
-    async def release(self, pod_uid: str, *, abandon: bool = False) -> ClaimsPending | None:
+    async def release(
+        self, pod_uid: str, *, abandon: bool = False, defer_withdrawal: bool = False
+    ) -> ClaimsPending | None:
         """Try once to release the claims that only this pod uses; return None when none is left.
 
         The pod's containers must have ended. With `abandon`, claims that no driver unprepares are forgotten.
+        With `defer_withdrawal`, their Preparations are left to `commit_withdrawal`.
         """
         started = self._options.time_source.clock.monotonic()
         self._releasing.add(pod_uid)
@@ -299,7 +303,7 @@ class PodClaimPreparer:
         try:
             user = self.list_users().get(pod_uid, ClaimUser(uid=pod_uid))
             outcome = await self._calls.pod_queues.run_in_order(
-                pod_uid, partial(self._release_pod, pod_uid, abandon)
+                pod_uid, partial(self._release_pod, pod_uid, abandon, defer_withdrawal)
             )
         finally:
             self._releasing.discard(pod_uid)
@@ -313,7 +317,7 @@ class PodClaimPreparer:
             self._events.record_release_failure(user, outcome)
         return outcome
 
-    async def _release_pod(self, pod_uid: str, abandon: bool) -> ClaimsPending | None:
+    async def _release_pod(self, pod_uid: str, abandon: bool, defer_withdrawal: bool) -> ClaimsPending | None:
         def list_to_release() -> frozenset[str]:
             only_user = (each for each in self.record.find_used_by(pod_uid) if each.pod_uids == (pod_uid,))
             return frozenset(each.uid for each in (*only_user, *self.record.find_released_by(pod_uid)))
@@ -321,6 +325,8 @@ class PodClaimPreparer:
         if not self.is_held(pod_uid):
             return None
         async with self._calls.claim_locks.hold(list_to_release):
+            if defer_withdrawal:
+                self._releaser.defer_withdrawal(pod_uid, list_to_release())
             self._calls.record = plan.release_pod(self.record, pod_uid)
             problem = await self._calls.save("unpreparing recorded")
             if problem:
@@ -331,6 +337,19 @@ class PodClaimPreparer:
                 self._releaser.trigger()
         present = self._calls.filter_registered(plan.collect_drivers(self.record.find_released_by(pod_uid)))
         return check_released(self.record, pod_uid, present)
+
+    async def commit_withdrawal(self, pod_uid: str, transaction: ObjectTransaction) -> bool:
+        """Commit a transaction together with the deletion of a pod's deferred Preparations.
+
+        Return False when nothing was written or nobody knows: then each write has to be made alone.
+        """
+        return await self._calls.pod_queues.run_in_order(
+            pod_uid, partial(self._releaser.withdraw_with, pod_uid, transaction)
+        )
+
+    def resume_withdrawal(self, pod_uid: str) -> None:
+        """Delete deferred Preparations of a pod in the background, if any are left."""
+        self._releaser.resume_withdrawal(pod_uid)
 
     # --- retries ---
 

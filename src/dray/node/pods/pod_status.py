@@ -1,9 +1,9 @@
 """Builds the status of a pod: phase, conditions and container statuses.
 
 Theory of operation: the status is computed from the tracked containers and from what blocks the pod as a
-whole; only the transition times of conditions come from the previous status. A container that waits for its
-restart has its termination as last state. The result has only the fields that the node owns, so it can be
-merged into a status that other clients write to as well.
+whole; only the transition times of conditions come from the previous status, written or not. A container that
+waits for its restart has its termination as last state. The result has only the fields that the node owns, so
+it can be merged into a status that other clients write to as well.
 
 Rules for this file: pure; from documents to documents.
 """
@@ -79,6 +79,8 @@ class PodStatusInputs(msgspec.Struct, frozen=True):
     """By container."""
     start_time: str = ""
     """When the node accepted the pod."""
+    previous: Mapping[str, Any] = {}
+    """The status built before, which the server may not have yet."""
 
 
 def format_time(seconds: float) -> str:
@@ -247,7 +249,8 @@ def _build_conditions(
     before: Mapping[str, Any], inputs: PodStatusInputs, phase: str, containers: Sequence[Document]
 ) -> list[Document]:
     """Build the conditions that the node owns; those of others are not included."""
-    known = {one.get("type"): one for one in _to_rows(before.get("conditions"))}
+    rows = (*_to_rows(before.get("conditions")), *_to_rows(inputs.previous.get("conditions")))
+    known = {one.get("type"): one for one in rows}
     ready = _evaluate_ready(inputs, phase, containers)
     can_start = inputs.claims_ready and phase not in TERMINAL_PHASES
     values = {

@@ -4,6 +4,10 @@ Theory of operation: the node's status is merged into the pod's, so that other c
 While the server is unreachable the write is retried after growing delays, and a newer status replaces one
 that is not written yet. The writer ends when the pod is deleted or another pod has its name.
 
+A status that soon has a successor, such as that of a pod whose containers are about to start, is not urgent:
+it waits for a moment, and if the successor comes, only that is written. What happened in between is in the
+successor, too; the transition times of conditions come from the latest status, written or not.
+
 When the server has another status than was written, another client has overwritten it, or the server was
 restored to an earlier state. Then the newest status is written once more, after a delay, because observed
 objects may be outdated.
@@ -12,7 +16,7 @@ objects may be outdated.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from dray.api.core import Pod
@@ -26,10 +30,14 @@ from dray.tasks import wait_for_first
 from dray.telemetry.logs import StructuredLogger
 
 MAX_BACKOFF_SECONDS: Final = 15.0
+SETTLE_SECONDS: Final = 2.0
+"""How long a status that is not urgent waits for its successor."""
 OVERWRITE_DELAY_SECONDS: Final = 1.0
 """How long a different status may stay on the server before it is overwritten."""
 
 Document = dict[str, Any]
+WriteLast = Callable[[StrategicMergePatch], Awaitable[bool]]
+"""Writes the last status of a pod together with more; False when the status has to be written alone."""
 
 
 class PodStatusWriter:
@@ -42,26 +50,42 @@ class PodStatusWriter:
         self._log = log
         self._pending: Document | None = None
         """The status that is not written yet."""
+        self._due_at = 0.0
+        """When it is to be written."""
         self._latest: Document | None = None
         self._differs_since: float | None = None
         """Since when the server has another status than was written."""
+        self._write_last: WriteLast | None = None
         self._wake = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
         self.gone = False
         """Whether the pod does not exist any more."""
 
-    def set_status(self, status: Document) -> None:
+    @property
+    def latest(self) -> Document | None:
+        """The latest status; None when there is none, or another client wrote another one since."""
+        return self._latest if self._differs_since is None else None
+
+    def set_final_status(self, status: Document, write_last: WriteLast) -> None:
+        """Set the last status; `write_last` is called with its patch once and may write more with it."""
+        self._write_last = write_last
+        self.set_status(status)
+
+    def set_status(self, status: Document, *, urgent: bool = True) -> None:
         """Set the status to write, unless it is the latest already."""
-        if status == self._latest or self.gone:
+        if self.gone or (status == self._latest and not (urgent and self._pending)):
             return
+        now = self._time_source.clock.monotonic()
+        due_at = now if urgent else now + SETTLE_SECONDS
+        self._due_at = due_at if self._pending is None else min(due_at, self._due_at)
         self._pending = self._latest = status
         self._written.clear()
         self._wake.set()
 
     def observe_status(self, status: Mapping[str, Any]) -> None:
         """Compare the status on the server with the latest."""
-        if self._latest is None or _contains(self._latest, status):
+        if self._latest is None or self._pending is not None or _contains(self._latest, status):
             self._differs_since = None
         elif self._differs_since is None:
             self._differs_since = self._time_source.clock.monotonic()
@@ -75,33 +99,42 @@ class PodStatusWriter:
         """Write each status until cancelled, or until the pod does not exist any more."""
         backoff = Backoff(self._time_source, initial=0.2, maximum=MAX_BACKOFF_SECONDS)
         while not self.gone:
-            await self._wait_for_change()
-            while self._pending is not None and not self.gone:
-                if await self._write_status(self._pending):
-                    backoff.reset()
-                else:
-                    await backoff.wait()
-            self._written.set()
+            if await self._write_status(await self._wait_for_change()):
+                backoff.reset()
+            else:
+                await backoff.wait()
+            if self._pending is None:
+                self._written.set()
+        self._written.set()
 
-    async def _wait_for_change(self) -> None:
+    async def _wait_for_change(self) -> Document:
         """Wait for a status to write: a new one, or the latest when another client has overwritten it."""
-        while self._pending is None:
+        while True:
             self._wake.clear()
-            if self._differs_since is None:
+            now = self._time_source.clock.monotonic()
+            if self._pending is not None:
+                due_at = self._due_at
+            elif self._differs_since is not None:
+                due_at = self._differs_since + OVERWRITE_DELAY_SECONDS
+            else:
                 await self._wake.wait()
                 continue
-            left = self._differs_since + OVERWRITE_DELAY_SECONDS - self._time_source.clock.monotonic()
-            if left > 0:
-                await wait_for_first(self._wake.wait(), self._time_source.sleep(left))
-            else:
-                self._differs_since, self._pending = None, self._latest
+            if due_at <= now:
+                break
+            await wait_for_first(self._wake.wait(), self._time_source.sleep(due_at - now))
+        if self._pending is None:
+            self._differs_since, self._pending = None, self._latest
+        assert self._pending is not None
+        return self._pending
 
     async def _write_status(self, status: Document) -> bool:
         """Write a status; return whether a retry is useless."""
         patch = StrategicMergePatch({"metadata": {"uid": self._uid}, "status": status})
         namespace, name = self._key
+        write_last, self._write_last = self._write_last, None
         try:
-            await self._client.patch(Pod, name, patch, namespace, subresource="status")
+            if write_last is None or not await write_last(patch):
+                await self._client.patch(Pod, name, patch, namespace, subresource="status")
         except (NotFoundError, ConflictError) as error:
             self.gone = isinstance(error, NotFoundError) or await self._is_replaced()
             return self.gone

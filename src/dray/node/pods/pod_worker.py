@@ -18,17 +18,16 @@ from typing import Any, Final, TypeVar
 
 from dray.api.codec import decode_projection
 from dray.api.core import Container, Pod
-from dray.client.client import DeleteOptions
-from dray.client.errors import NotFoundError
 from dray.client.object_refs import get_key, get_kind, get_uid
-from dray.client.rest_client import CALL_ERRORS
+from dray.client.patches import StrategicMergePatch
 from dray.client.timing import Backoff
-from dray.node.claims.outcomes import ClaimsReady, ClaimsRefused
+from dray.node.claims.outcomes import ClaimsPending, ClaimsReady, ClaimsRefused
 from dray.node.claims.readiness import ABANDON_ANNOTATION
 from dray.node.containers.runtime.base import FoundContainer
 from dray.node.pods import restart_policy
 from dray.node.pods.container_recovery import recover_containers
 from dray.node.pods.pod_containers import MIN_GRACE_SECONDS, PodContainers
+from dray.node.pods.pod_removal import PodRemoval
 from dray.node.pods.pod_status import (
     ClaimDeviceHealth,
     PodPhaseOverride,
@@ -84,6 +83,7 @@ class PodWorker:
         self._wake = asyncio.Event()
         self.containers = PodContainers(self.uid, containers, context, self._record_event, self._wake.set)
         self._status_writer = PodStatusWriter(context.client, self.key, self.uid, context.log)
+        self._removal = PodRemoval(context.client, context.claims, self.key, self.uid, context.log)
         self._started_at = format_time(context.get_time())
         self.removed = False
         """Whether the server has deleted the pod."""
@@ -159,6 +159,7 @@ class PodWorker:
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
+            self._context.claims.resume_withdrawal(self.uid)
             await self.containers.close()
 
     async def _run_containers(self) -> None:
@@ -284,16 +285,19 @@ class PodWorker:
         if unreported and not self.removed:
             self._report_status(final=True)
             await self._wait_until_reported()
+        self._context.claims.resume_withdrawal(self.uid)
         await self.containers.remove_all()
         while not self.is_terminating:
             await self._wait_or_wake(asyncio.Event().wait())
-        await self._delete_pod()
+        backoff = Backoff(self._context.time_source, initial=0.2, maximum=15.0)
+        while not (self.removed or self._removal.done or await self._removal.try_delete()):
+            await self._wait_or_wake(backoff.wait())
         self._context.launch_builder.delete_logs(self.pod)
 
     async def _release_claims(self) -> None:
         """Release the claims; the final status and the deletion come after that."""
         claims = self._context.claims
-        while (pending := await claims.release(self.uid, abandon=self._abandons_devices())) is not None:
+        while (pending := await self._try_release()) is not None:
             blocker = ContainerWaiting(str(pending.reason), pending.message)
             if blocker != self.blocker:
                 self.blocker = blocker
@@ -304,27 +308,13 @@ class PodWorker:
             await self._wait_or_wake(claims.wait_for_retry(self.uid))
         self._claims_ready, self.blocker = False, None
 
-    def _abandons_devices(self) -> bool:
-        return (self.pod["metadata"].get("annotations") or {}).get(ABANDON_ANNOTATION) == "true"
+    async def _try_release(self) -> ClaimsPending | None:
+        abandon = (self.pod["metadata"].get("annotations") or {}).get(ABANDON_ANNOTATION) == "true"
+        return await self._context.claims.release(self.uid, abandon=abandon, defer_withdrawal=True)
 
     async def _wait_until_reported(self) -> None:
         """Wait until the final status is written, or the pod is deleted."""
         await self._wait_unless(lambda: self.removed, self._status_writer.wait_until_written())
-
-    async def _delete_pod(self) -> None:
-        """Delete the pod on the server, and no other of its name."""
-        backoff = Backoff(self._context.time_source, initial=0.2, maximum=15.0)
-        while not self.removed:
-            try:
-                options = DeleteOptions(uid=self.uid, grace_seconds=0)
-                await self._context.client.delete(Pod, self.key.name, self.key.namespace, options)
-                return
-            except NotFoundError:
-                return
-            except CALL_ERRORS as error:
-                # Includes a conflict: when another pod has its name, the informer reports the deletion.
-                self._context.log.debug("a pod is not deleted yet", pod=self.key, error=error)
-                await self._wait_or_wake(backoff.wait())
 
     # --- status and events ---
 
@@ -356,8 +346,18 @@ class PodWorker:
             self._decide_phase(final),
             self._collect_health(),
             self._started_at,
+            self._status_writer.latest or {},
         )
-        self._status_writer.set_status(build_pod_status(self.pod, inputs, self._context.restart_backoff))
+        status = build_pod_status(self.pod, inputs, self._context.restart_backoff)
+        if final:
+            self._status_writer.set_final_status(status, self._write_last)
+            return
+        # While containers are about to start, another status follows soon.
+        kept_waiting = self.blocker is not None or restart_policy.has_failed_to_start(containers)
+        self._status_writer.set_status(status, urgent=kept_waiting or status["phase"] != PENDING)
+
+    async def _write_last(self, status: StrategicMergePatch) -> bool:
+        return await self._removal.write_last(status, delete=self.is_terminating)
 
     def _decide_phase(self, final: bool) -> PodPhaseOverride | None:
         containers = self.containers.tracked

@@ -193,6 +193,13 @@ def is_restart_delayed(container: TrackedContainer, policy: str, backoff: Restar
     )
 
 
+def has_failed_to_start(containers: Sequence[TrackedContainer]) -> bool:
+    """Return whether a container that is not started yet was tried in vain."""
+    return any(
+        isinstance(tracked.state, ContainerWaiting) and tracked.state.attempts for tracked in containers
+    )
+
+
 def is_initialized(containers: Sequence[TrackedContainer]) -> bool:
     """Return whether every init container has succeeded and every sidecar has started."""
     return all(

@@ -11,6 +11,7 @@ from dray.node.pods.pod_status import (
     PodPhaseOverride,
     PodStatusInputs,
     build_pod_status,
+    format_time,
     restore_containers,
 )
 from dray.node.pods.restart_policy import (
@@ -184,6 +185,20 @@ def test_a_condition_keeps_its_moment_while_it_does_not_change() -> None:
     status = told(pod(conditions=known), PodStatusInputs((TrackedContainer("c"),), NOW))
     since = {one["type"]: one["lastTransitionTime"] for one in status["conditions"]}
     assert (since["Initialized"], since["Ready"]) == (before, THEN)
+
+
+def test_a_condition_keeps_its_moment_though_the_status_before_was_never_written() -> None:
+    waits = PodStatusInputs((TrackedContainer("c"),), NOW, claims_ready=True)
+    previous = told(pod(), waits)
+    runs = TrackedContainer("c", state=ContainerRunning("id", NOW + 60))
+    status = told(pod(), PodStatusInputs((runs,), NOW + 60, claims_ready=True, previous=previous))
+    since = {one["type"]: one["lastTransitionTime"] for one in status["conditions"]}
+    assert since == {
+        "PodReadyToStartContainers": THEN,
+        "Initialized": THEN,
+        "ContainersReady": format_time(NOW + 60),
+        "Ready": format_time(NOW + 60),
+    }
 
 
 def test_the_verdict_on_a_pod_goes_before_its_containers() -> None:

@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from dray.client.client import Client
 from dray.client.errors import ServerUnreachableError
 from dray.client.object_refs import ObjectKey
+from dray.client.patches import StrategicMergePatch
 from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
 from dray.client.transport import TransportRequest, TransportResponse
-from dray.node.pods.pod_status_writer import PodStatusWriter
+from dray.clock import ManualClock
+from dray.node.pods.pod_status_writer import SETTLE_SECONDS, PodStatusWriter
 from dray.telemetry.logs import build_silent_logger
 
 
@@ -29,10 +33,12 @@ class Script:
         self.written: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.reached = asyncio.Event()
 
     async def request(self, request: TransportRequest, *, timeout: float = 60.0) -> TransportResponse:
         if request.method != "PATCH":
             return TransportResponse(200, {}, self.there) if self.there else TransportResponse(404, {}, b"{}")
+        self.reached.set()
         await self.gate.wait()
         self.written.append(request.body.decode())
         code = self.codes.pop(0) if self.codes else 200
@@ -113,6 +119,103 @@ def test_only_the_newest_is_written_when_the_server_is_back() -> None:
     run_writer(script, work)
     assert "Succeeded" in script.written[-1]
     assert not any("Running" in text for text in script.written)
+
+
+def run_writer_by_hand(script: Script, work: Callable[[PodStatusWriter], Awaitable[None]]) -> list[float]:
+    """Run a writer with a clock that moves when it sleeps; return for how long it slept."""
+    clock, slept = ManualClock(), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        slept.append(seconds)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        client = Client(script, ClientOptions(max_attempts=1, time_source=TimeSource(clock, sleep)))
+        writer = PodStatusWriter(client, ObjectKey("default", "p"), "u", build_silent_logger())
+        running = asyncio.create_task(writer.run())
+        async with asyncio.timeout(30):
+            await work(writer)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+    return slept
+
+
+def test_a_status_that_soon_has_a_successor_is_not_written() -> None:
+    script = Script()
+
+    async def work(writer: PodStatusWriter) -> None:
+        writer.set_status({"phase": "Pending"}, urgent=False)
+        writer.set_status({"phase": "Pending", "podIP": "::1"}, urgent=False)
+        writer.set_status({"phase": "Running"})
+        await writer.wait_until_written()
+
+    assert run_writer_by_hand(script, work) == []
+    assert script.written == ['{"metadata":{"uid":"u"},"status":{"phase":"Running"}}']
+
+
+def test_a_status_without_a_successor_is_written_after_a_moment() -> None:
+    """One that follows within this time does not prolong it."""
+    script = Script()
+
+    async def work(writer: PodStatusWriter) -> None:
+        writer.set_status({"phase": "Pending"}, urgent=False)
+        writer.set_status({"phase": "Pending", "podIP": "::1"}, urgent=False)
+        await writer.wait_until_written()
+
+    assert sum(run_writer_by_hand(script, work)) == SETTLE_SECONDS
+    assert script.written == ['{"metadata":{"uid":"u"},"status":{"phase":"Pending","podIP":"::1"}}']
+
+
+def test_the_same_status_becomes_urgent() -> None:
+    script = Script()
+
+    async def work(writer: PodStatusWriter) -> None:
+        writer.set_status({"phase": "Pending"}, urgent=False)
+        writer.set_status({"phase": "Pending"})
+        await writer.wait_until_written()
+
+    assert run_writer_by_hand(script, work) == []
+    assert len(script.written) == 1
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_last_status_is_written_with_more_or_alone(together: bool) -> None:
+    script, offered = Script(0), list[bytes]()
+
+    async def write_last(patch: StrategicMergePatch) -> bool:
+        offered.append(patch.encode_body())
+        return together
+
+    async def work(writer: PodStatusWriter) -> None:
+        writer.set_final_status({"phase": "Failed"}, write_last)
+        await writer.wait_until_written()
+
+    run_writer(script, work)
+    assert offered == [b'{"metadata":{"uid":"u"},"status":{"phase":"Failed"}}'], "once, whatever it says"
+    assert len(script.written) == (0 if together else 2)
+
+
+def test_the_end_is_written_after_a_status_in_flight_and_nothing_after_the_end() -> None:
+    script, order = Script(), list[str]()
+
+    async def write_last(_patch: StrategicMergePatch) -> bool:
+        order.extend([*script.written, "the end"])
+        return True
+
+    async def work(writer: PodStatusWriter) -> None:
+        script.gate.clear()
+        writer.set_status({"phase": "Running"})
+        await script.reached.wait()
+        writer.set_final_status({"phase": "Succeeded"}, write_last)
+        script.gate.set()
+        await writer.wait_until_written()
+
+    run_writer(script, work)
+    assert order == ['{"metadata":{"uid":"u"},"status":{"phase":"Running"}}', "the end"]
+    assert len(script.written) == 1
 
 
 def test_a_deleted_pod_ends_the_writer() -> None:
