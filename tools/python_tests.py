@@ -1,7 +1,7 @@
 """Runs the unit tests with each Python, in an environment of its own.
 
-    make test.pythons                                     every Python from 3.11 on, on PATH or in pyenv
-    make test.pythons PYTHONS="python3.13 build/python3.14"  these interpreters
+    make test.pythons                                  every Python from 3.11 on, on PATH or in pyenv
+    make test.pythons PYTHONS="python3.13 python3.14"  these interpreters
 
 An environment is kept in `.pythons` and used again as long as the pinned requirements are the same. Needs a
 package index.
