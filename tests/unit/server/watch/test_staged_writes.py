@@ -63,9 +63,11 @@ def test_staged_writes_are_shown_and_taken_back(seed: int) -> None:
                     else:
                         stage(Put(key(name), config(name, step)), -step)
                         expected[name] = config(name, step)
-                        assert cache.get_by_key(key(name)).revision == -step
+                        shown = cache.get_by_key(key(name))
+                        assert shown is not None and shown.revision == -step
                     stage(Put(row, b"%d" % step), -step)
-                    assert cache.get_row(row).mod_revision == -step
+                    entry = cache.get_row(row)
+                    assert entry is not None and entry.mod_revision == -step
                     assert {each.name: each.value for each in cache.list_objects(CONFIGS)} == expected
                     assert cache.count(CONFIGS) == len(expected)
                 raise ZeroDivisionError
