@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from dray.cluster.local.cluster import LocalCluster, LocalClusterOptions, open_c
 from dray.cluster.services.api_server import ServerProcessOptions
 from dray.cluster.services.components import ComponentOptions
 from dray.gates import GateSet
+from dray.server.http.flow_control import FlowController
 from dray.server.http.requests import AUTHENTICATED, MASTERS
 from tests.support.in_process_transport import InProcessTransport
 
@@ -218,7 +219,7 @@ def test_components_of_one_process_watch_each_large_kind_once(tmp_path: Path, pr
         chosen = replace(options(tmp_path, store="memory:"), nodes=0, simulated=0, processes=processes)
         async with open_cluster(chosen) as cluster:
             await cluster.wait_until_ready()
-            flow_control = cluster.server.app.flow_control
+            flow_control = cast(FlowController, cluster.server.app.flow_control)
 
             async def are_watched_once() -> bool:
                 counts = {row: n for row, n in flow_control.watches.items() if row[2] in SHARED}
