@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -219,8 +219,7 @@ def test_components_of_one_process_watch_each_large_kind_once(tmp_path: Path, pr
         chosen = replace(options(tmp_path, store="memory:"), nodes=0, simulated=0, processes=processes)
         async with open_cluster(chosen) as cluster:
             await cluster.wait_until_ready()
-            flow_control = cluster.server.app.flow_control
-            assert isinstance(flow_control, FlowController)
+            flow_control = cast(FlowController, cluster.server.app.flow_control)
 
             async def are_watched_once() -> bool:
                 counts = {row: n for row, n in flow_control.watches.items() if row[2] in SHARED}
