@@ -220,7 +220,7 @@ WRITES: Final[dict[str, MeasuredWrite]] = {
         _prepare_bound_pod,
         lambda name, _: ("PATCH", f"{PODS}/{name}/status", _build_status_patch(name), MERGE),
     ),
-    "patch pod (kubelet)": MeasuredWrite(
+    "patch pod as kubelet": MeasuredWrite(
         _prepare_bound_pod,
         lambda name, _: ("PATCH", f"{PODS}/{name}/status", _build_status_patch(name), STRATEGIC),
     ),
