@@ -64,10 +64,12 @@ def test_staged_writes_are_shown_and_taken_back(seed: int) -> None:
                         stage(Put(key(name), config(name, step)), -step)
                         expected[name] = config(name, step)
                         shown = cache.get_by_key(key(name))
-                        assert shown is not None and shown.revision == -step
+                        assert shown is not None
+                        assert shown.revision == -step
                     stage(Put(row, b"%d" % step), -step)
                     entry = cache.get_row(row)
-                    assert entry is not None and entry.mod_revision == -step
+                    assert entry is not None
+                    assert entry.mod_revision == -step
                     assert {each.name: each.value for each in cache.list_objects(CONFIGS)} == expected
                     assert cache.count(CONFIGS) == len(expected)
                 raise ZeroDivisionError
