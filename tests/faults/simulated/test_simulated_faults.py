@@ -12,7 +12,8 @@ from tests.faults.simulated.schedule import FAULT_STEPS, USER_STEPS, Schedule
 
 ROOT = Path(__file__).parents[3]
 SCHEDULES = 160
-MAX_UNTIL_FOUND = 32
+MAX_UNTIL_FOUND = 160
+"""A bound: which schedule finds a fault first changes with every change of the order of writes."""
 PLAIN_SEED = 3
 
 

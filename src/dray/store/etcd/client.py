@@ -42,7 +42,10 @@ CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 INITIAL_BACKOFF, MAX_BACKOFF = 0.05, 1.0
-HANDSHAKE_FAILED = "handshake failed"
+TLS_FAILURES = ("handshake failed", "TSI_")
+"""Parts of messages about TLS. An etcd that refuses the certificate of a client may say so only after the
+handshake; gRPC then reports that it could not decrypt the answer.
+"""
 REQUIRE_LEADER = (("hasleader", "true"),)
 
 
@@ -78,7 +81,7 @@ class EtcdClient:
                 return await self._call(method, request, share)
             except grpc.aio.AioRpcError as error:
                 # The certificates of a single member do not become valid by waiting.
-                hopeless = len(self._channels) == 1 and HANDSHAKE_FAILED in (error.details() or "")
+                hopeless = len(self._channels) == 1 and _is_tls_failure(error.details() or "")
                 if not _is_member_failure(error) or hopeless or deadline - loop.time() <= pause:
                     raise self.translate_error(error, request) from error
             self.switch_member(using)
@@ -144,7 +147,7 @@ class EtcdClient:
                 f"etcd refused the transaction: {text}; raise its `--max-txn-ops` or `--max-request-bytes`"
             )
         advice = "check the address, and that etcd runs there"
-        if HANDSHAKE_FAILED in text:
+        if _is_tls_failure(text):
             advice = "check the certificate that etcd shows, and `ca`, `cert` and `key` of the address"
         return StoreUnreachableError(
             f"no answer from etcd at `{','.join(self.endpoints)}`: {_extract_cause(error)}; {advice}"
@@ -189,6 +192,10 @@ def _build_calls(channel: Any) -> dict[str, Any]:
 
 def _build_method_path(method: str) -> str:
     return f"/{PACKAGE}.{METHODS[method][0]}/{method}"
+
+
+def _is_tls_failure(text: str) -> bool:
+    return any(part in text for part in TLS_FAILURES)
 
 
 def _is_member_failure(error: Any) -> bool:
