@@ -7,6 +7,7 @@ first one are written to the file. A profiled process is slow, so nothing is tim
 from __future__ import annotations
 
 import cProfile
+import gc
 import os
 import signal
 import sys
@@ -73,14 +74,28 @@ class CallProfile:
         profile.enable()
 
     def _report(self, number: int, frame: FrameType | None) -> None:
-        profiles = [self._main, *self._threads]
-        counts = count_calls((each.code, each.callcount) for one in profiles for each in one.getstats())
+        counts = self._count()
         self._reports += 1
         draft = self._file.with_suffix(".draft")
         draft.write_bytes(msgspec.json.encode({"number": self._reports, "calls": counts}))
         draft.rename(self._file)
-        if self._reports == 1:
-            self._main.enable()
+        self._main.enable()
+
+    def _count(self) -> Calls:
+        """Count what was called until now.
+
+        A call that a profiler notices while it is being read makes it lose others, so this thread is not
+        profiled meanwhile, and the collector of garbage, which may call functions in between, is off.
+        """
+        self._main.disable()
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            profiles = [self._main, *self._threads]
+            return count_calls([(each.code, each.callcount) for one in profiles for each in one.getstats()])
+        finally:
+            if was_enabled:
+                gc.enable()
 
 
 class _Report(msgspec.Struct):
