@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from dray.api.meta import ObjectMeta
+from dray.api.resource import DeviceClass
 from dray.client.client import Client
 from dray.client.errors import (
     AlreadyExistsError,
@@ -17,6 +19,7 @@ from dray.client.errors import (
 )
 from dray.client.transactions import batches
 from dray.client.transactions.batches import MAX_BATCH_WRITES, MAX_REFUSALS, PATIENCE_SECONDS
+from dray.client.transactions.object_transaction import ObjectTransaction
 from dray.client.transactions.support import TransactionsUnsupported, find_refused_write
 from dray.client.transport import TransportRequest
 from dray.client.transports import leader_guard
@@ -123,6 +126,18 @@ def test_objects_that_nobody_wants_are_not_decoded() -> None:
         done = await batching.client.transactions.commit(create("a", "b"), wants_objects=False)
         assert done == (None, None)
         assert {"a", "b"} <= await batching.list_names()
+
+    run_batches(work)
+
+
+def test_objects_of_a_server_in_this_process_are_not_decoded_again() -> None:
+    async def work(batching: Batching) -> None:
+        classes = [DeviceClass(metadata=ObjectMeta(name=name)) for name in "ab"]
+        transaction = ObjectTransaction().create(classes[0]).create(classes[1])
+        stored = await batching.client.transactions.commit(transaction)
+        assert not isinstance(stored, TransactionsUnsupported)
+        for each in stored:
+            assert await batching.client.get(DeviceClass, each.metadata.name) is each
 
     run_batches(work)
 
