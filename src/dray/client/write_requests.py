@@ -110,7 +110,8 @@ class WriteRequests:
     """Builds the requests of writes in the name of one field manager."""
 
     def __init__(self, decoders: ResponseDecoders, field_manager: str) -> None:
-        self._decoders, self._field_manager = decoders, field_manager
+        self._decoders = decoders
+        self._query = {"fieldManager": field_manager}
 
     async def create(self, obj: Any, *, dry_run: bool = False) -> ObjectWrite:
         """Build the creation of an object in the namespace it names."""
@@ -192,7 +193,7 @@ class WriteRequests:
         return ObjectWrite(POD_KIND, ObjectKey(namespace, pod), request)
 
     def _build_query(self, dry_run: bool) -> dict[str, str]:
-        return {"fieldManager": self._field_manager} | ({"dryRun": "All"} if dry_run else {})
+        return {**self._query, "dryRun": "All"} if dry_run else self._query
 
 
 def _get_namespaced_key(kind: Kind, obj: Any) -> ObjectKey:
