@@ -42,7 +42,7 @@ class NewerTransport:
         self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> TransportResponse:
         reply = await self._inner.request(request, timeout=timeout)
-        return replace(reply, body=add_fields(reply.body), get_view=None)
+        return replace(reply, body=add_fields(reply.body), get_view=None, parts=())
 
     @asynccontextmanager
     async def stream(

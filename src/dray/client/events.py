@@ -1,8 +1,11 @@
 """The event recorder: writes events about objects, with repetitions counted and rates limited.
 
-Theory of operation: `record` only queues; `run` writes. A repetition of an event (same object, same text)
-increments its count, which is written at growing intervals. An object with too many different events is
-rate-limited; dropped events are counted. Servers without `events.k8s.io` get events of the core group.
+Theory of operation: `record` only queues; `run` writes. Events come in bursts, so it waits a moment for more,
+and writes many at a time as transactions of one write, which the client sends together. Each succeeds or
+fails by itself. When `run` is cancelled, it writes what is left, if that does not take long. A repetition of
+an event (same object, same text) increments its count, which is written at growing intervals. An object with
+too many different events is rate-limited; dropped events are counted. Servers without `events.k8s.io` get
+events of the core group.
 
 Rules for this file: events must never harm. `record` does not wait and does not fail, everything that is
 remembered has a limit, and a write that fails a few times is dropped.
@@ -27,10 +30,11 @@ from dray.client.errors import (
     ServiceUnavailableError,
     TooManyRequestsError,
 )
-from dray.client.object_refs import Document, get_key, get_kind, get_object_kind, get_uid
+from dray.client.object_refs import Document, get_identity, get_kind, get_object_kind
 from dray.client.patches import MergePatch
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import RateLimiter, TimeSource
+from dray.client.transactions.object_transaction import ObjectTransaction
 from dray.clock import format_micro_timestamp, format_timestamp
 
 NEW_EVENT_KIND: Final = get_kind("Event.events.k8s.io")
@@ -40,6 +44,10 @@ MAX_NOTE_BYTES: Final = 1024
 MAX_REASON_BYTES: Final = 128
 MAX_CONCURRENT_WRITES: Final = 16
 """So many events are written at a time; one after the other, a burst would take too long."""
+GATHER_SECONDS: Final = 0.05
+"""So long events wait for others that are written with them."""
+LAST_WRITE_SECONDS: Final = 1.0
+"""Seconds in which the last events are written."""
 MAX_REMEMBERED: Final = 2_000
 """How many different events, and how many objects, are remembered."""
 INITIAL_INTERVAL, MAX_INTERVAL = 10.0, 600.0
@@ -68,8 +76,8 @@ class InvolvedObject(NamedTuple):
 
 def to_involved_object(obj: Any) -> InvolvedObject:
     """Return the reference to an object for an event."""
-    kind = get_object_kind(obj)
-    return InvolvedObject(kind.internal_api_version, kind.name, *get_key(obj), get_uid(obj))
+    kind, identity = get_object_kind(obj), get_identity(obj)
+    return InvolvedObject(kind.internal_api_version, kind.name, *identity.key, identity.uid)
 
 
 class _EventKey(NamedTuple):
@@ -154,13 +162,20 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write recorded events until cancelled."""
-        while True:
-            self._wake.clear()
-            await self.write_due()
+        """Write recorded events until cancelled, and then those that are left."""
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._compute_next_delay()):
+                        await self._wake.wait()
+                await self._time_source.sleep(GATHER_SECONDS)
+                self._wake.clear()
+                await self.write_due()
+        except asyncio.CancelledError:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._compute_next_delay()):
-                    await self._wake.wait()
+                async with asyncio.timeout(LAST_WRITE_SECONDS):
+                    await self.write_due(everything=True)
+            raise
 
     async def write_due(self, *, everything: bool = False) -> None:
         """Write the events that are due; with `everything`, all that are pending, before a program ends."""
@@ -240,8 +255,9 @@ class EventRecorder:
             }
         else:
             change = {"count": series.count, "lastTimestamp": format_timestamp(last)}
+        namespace = key.subject.namespace or "default"
         try:
-            await self.client.patch(kind, series.name, MergePatch(change), key.subject.namespace or "default")
+            await self._write(ObjectTransaction().patch(kind, series.name, MergePatch(change), namespace))
         except NotFoundError:
             return False
         self.stats.repeated += 1
@@ -262,10 +278,14 @@ class EventRecorder:
             )
             head = {"apiVersion": kind.internal_api_version, "kind": kind.name, "metadata": metadata}
             with suppress(AlreadyExistsError):
-                await self.client.create(head | content)
+                await self._write(ObjectTransaction().create(head | content))
                 break
         series.name = name
         self.stats.created += 1
+
+    async def _write(self, transaction: ObjectTransaction) -> None:
+        """Write an event, in one request with those that are written at the same time."""
+        await self.client.transactions.commit(transaction, wants_objects=False)
 
     async def _get_event_kind(self) -> Kind:
         """Return the kind of events that the server serves."""
@@ -310,6 +330,8 @@ class EventRecorder:
 
 def truncate_text(text: str, limit: int) -> str:
     """Truncate a text to at most `limit` bytes, between characters and with `…`."""
+    if len(text) <= limit and text.isascii():
+        return text
     coded = text.encode("utf-8", "replace")
     if len(coded) <= limit:
         return coded.decode()

@@ -42,13 +42,15 @@ class TransportResponse(msgspec.Struct, frozen=True):
     """A response of the server; names of headers are in lower case.
 
     `get_view` returns the object of the body as the struct of its kind in the internal version, where the
-    transport has it without decoding the body.
+    transport has it without decoding the body. `parts` are the responses inside that to a transaction, where
+    the transport has them without decoding it.
     """
 
     code: int
     headers: Mapping[str, str]
     body: bytes = b""
     get_view: Callable[[], Any] | None = None
+    parts: tuple[TransportResponse, ...] = ()
 
 
 class TransportStream(msgspec.Struct, frozen=True):

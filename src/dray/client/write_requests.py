@@ -20,6 +20,7 @@ from dray.api.json_text import write_json
 from dray.api.kinds import Kind, parse_document_kind
 from dray.client.object_refs import (
     Document,
+    ObjectKey,
     build_path,
     get_key,
     get_kind,
@@ -91,6 +92,8 @@ class ObjectWrite(msgspec.Struct, frozen=True):
     """One write, and the decoder of its response; None when the response is no object."""
 
     kind: Kind
+    key: ObjectKey
+    """The object that is written; its name is empty when the server is to choose one."""
     request: TransportRequest
     decoder: ResponseDecoder | None = None
     patch: ObjectPatch | None = None
@@ -107,15 +110,18 @@ class WriteRequests:
     """Builds the requests of writes in the name of one field manager."""
 
     def __init__(self, decoders: ResponseDecoders, field_manager: str) -> None:
-        self._decoders, self._field_manager = decoders, field_manager
+        self._decoders = decoders
+        self._query = {"fieldManager": field_manager}
 
     async def create(self, obj: Any, *, dry_run: bool = False) -> ObjectWrite:
         """Build the creation of an object in the namespace it names."""
         kind = get_object_kind(obj)
         decoder = await self._decoders.get(kind)
-        path = build_path(kind, decoder.version, _require_namespace(kind, obj))
+        key = _get_namespaced_key(kind, obj)
+        path = build_path(kind, decoder.version, key.namespace)
         body = encode_object(obj, decoder.version)
-        return ObjectWrite(kind, TransportRequest("POST", path, self._build_query(dry_run), body), decoder)
+        request = TransportRequest("POST", path, self._build_query(dry_run), body)
+        return ObjectWrite(kind, key, request, decoder)
 
     async def update(self, obj: Any, *, subresource: str = "", dry_run: bool = False) -> ObjectWrite:
         """Build the replacement of an object of a closed kind."""
@@ -123,9 +129,11 @@ class WriteRequests:
             raise TypeError("an open object is never replaced as a whole: use `patch_changes` or `patch`")
         kind = get_object_kind(obj)
         decoder = await self._decoders.get(kind)
-        path = build_path(kind, decoder.version, *get_key(obj), subresource)
+        key = get_key(obj)
+        path = build_path(kind, decoder.version, *key, subresource)
         body = encode_object(obj, decoder.version)
-        return ObjectWrite(kind, TransportRequest("PUT", path, self._build_query(dry_run), body), decoder)
+        request = TransportRequest("PUT", path, self._build_query(dry_run), body)
+        return ObjectWrite(kind, key, request, decoder)
 
     async def patch_changes(
         self, old: Any, new: Any, *, subresource: str = "", dry_run: bool = False
@@ -162,7 +170,7 @@ class WriteRequests:
         path = build_path(row, decoder.version, namespace, name, subresource)
         query = self._build_query(dry_run) | patch.build_query()
         request = TransportRequest("PATCH", path, query, patch.encode_body(), patch.content_type)
-        return ObjectWrite(row, request, decoder, patch)
+        return ObjectWrite(row, ObjectKey(namespace, name), request, decoder, patch)
 
     async def delete(
         self,
@@ -175,23 +183,24 @@ class WriteRequests:
         decoder = await self._decoders.get(resolve_kind(kind))
         path = build_path(decoder.kind, decoder.version, namespace, name)
         request = TransportRequest("DELETE", path, {}, write_json(options.to_document()))
-        return ObjectWrite(decoder.kind, request, decoder)
+        return ObjectWrite(decoder.kind, ObjectKey(namespace, name), request, decoder)
 
     async def bind(self, pod: str, namespace: str, node: str, *, uid: str = "") -> ObjectWrite:
         """Build the binding of a pod to a node."""
         body = encode_binding(pod, namespace, node, uid)
         path = build_path(POD_KIND, POD_KIND.version, namespace, pod, "binding")
-        return ObjectWrite(POD_KIND, TransportRequest("POST", path, self._build_query(False), body, JSON))
+        request = TransportRequest("POST", path, self._build_query(False), body, JSON)
+        return ObjectWrite(POD_KIND, ObjectKey(namespace, pod), request)
 
     def _build_query(self, dry_run: bool) -> dict[str, str]:
-        return {"fieldManager": self._field_manager} | ({"dryRun": "All"} if dry_run else {})
+        return {**self._query, "dryRun": "All"} if dry_run else self._query
 
 
-def _require_namespace(kind: Kind, obj: Any) -> str:
-    namespace = get_key(obj).namespace
-    if kind.namespaced and not namespace:
+def _get_namespaced_key(kind: Kind, obj: Any) -> ObjectKey:
+    key = get_key(obj)
+    if kind.namespaced and not key.namespace:
         raise ValueError(f"{kind.name}: `metadata.namespace` is missing; say where to create it")
-    return namespace
+    return key
 
 
 def encode_object(obj: Any, version: str) -> bytes:

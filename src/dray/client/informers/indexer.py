@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from dray.client.object_refs import ObjectKey
 
 T = TypeVar("T")
 
 
-class IndexedObject(NamedTuple):
+class IndexedObject(msgspec.Struct, frozen=True, gc=False):
     """An object with its version and uid."""
 
     object: Any
@@ -42,7 +44,12 @@ class ObjectIndex:
 
     def replace(self, key: ObjectKey, old: Any | None, new: Any | None) -> None:
         now = tuple(self._index_func(new)) if new is not None else ()
-        for value in self._index_func(old) if old is not None else ():
+        before = tuple(self._index_func(old)) if old is not None else ()
+        if now == before:  # most changes
+            for value in now:
+                self._objects_by_value[value][key] = new
+            return
+        for value in before:
             by_key = None if value in now else self._objects_by_value.get(value)
             if by_key is not None:  # an index function may yield a value twice
                 by_key.pop(key, None)

@@ -151,7 +151,7 @@ class _SharedReflector:
         # Subscribers keep the objects that have not changed, so these are the ones to share.
         for key, known in self.objects.items():
             seen = now.get(key)
-            if seen is not None and seen[1:] == known[1:]:
+            if seen is not None and (seen.version, seen.uid) == (known.version, known.uid):
                 now[key] = known
         self.objects = now
         self._is_synced = True

@@ -10,8 +10,9 @@ Rules for this file: the user is fixed when the transport is built; nothing in a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from dray.client.client import Client
 from dray.client.errors import ServerUnreachableError
@@ -26,6 +27,7 @@ from dray.client.transport import (
 from dray.cluster.services.component_connection import merge_headers
 from dray.server.http.application import ApiApplication, InProcessRequest
 from dray.server.http.requests import AUTHENTICATED, ApiResponse, RequestUser
+from dray.server.objects.stored_object import StoredObject
 
 
 class LocalTransport:
@@ -87,10 +89,19 @@ def to_server_request(request: TransportRequest) -> InProcessRequest:
 def to_transport_response(answer: ApiResponse) -> TransportResponse:
     """Convert a response of the server to one for a client."""
     assert isinstance(answer.body, bytes)
-    stored = answer.stored
-    # Structs are frozen: the stored one is as good as one decoded from the body.
-    view = None if stored is None else lambda: stored.view
-    return TransportResponse(answer.code, merge_headers(answer), answer.body, view)
+    parts = tuple(
+        TransportResponse(part.code, {}, part.body, _get_view_of(part.stored)) for part in answer.parts
+    )
+    return TransportResponse(
+        answer.code, merge_headers(answer), answer.body, _get_view_of(answer.stored), parts
+    )
+
+
+def _get_view_of(stored: StoredObject | None) -> Callable[[], Any] | None:
+    """Return what gets the struct of a stored object, which is as good as one decoded from a body: structs
+    are frozen.
+    """
+    return None if stored is None else lambda: stored.view
 
 
 async def _iterate_once(body: bytes) -> AsyncIterator[bytes]:

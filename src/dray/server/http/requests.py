@@ -208,6 +208,9 @@ class PartResult(msgspec.Struct, frozen=True):
     """The status code; 0 when it was not carried out."""
     name: str = ""
     """The name of the object."""
+    body: bytes = b""
+    stored: StoredObject | None = None
+    """The object in the body, when the body is its stored form."""
 
 
 def build_json_response(

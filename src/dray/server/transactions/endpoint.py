@@ -118,7 +118,7 @@ class TransactionEndpoint:
             if response.headers:
                 headers |= dict.fromkeys(response.headers)
             bodies.append(b'{"code":%d,"body":%s}' % (response.code, response.body))
-            outcomes.append(PartResult(response.code, result.stored.name))
+            outcomes.append(PartResult(response.code, result.stored.name, response.body, response.stored))
         body = b"%s%s]}}" % (_HEAD, b",".join(bodies))
         return ApiResponse(201, body, JSON, tuple(headers), parts=tuple(outcomes))
 

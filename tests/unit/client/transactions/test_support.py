@@ -206,9 +206,10 @@ async def test_too_many_writes_and_none_are_not_sent():
 
 
 async def test_bodies_keep_every_digit():
-    server = Server(committed((200, claim("a", 4))))
+    server = Server(CREATED_AND_BOUND)
     number = "0.10000000000000000000001"
     body = json.loads(f'{{"x": {number}}}', parse_float=Decimal)
-    await server.commit(ObjectTransaction().patch(ResourceClaim, "a", MergePatch(body), "default"))
+    transaction = ObjectTransaction().patch(ResourceClaim, "a", MergePatch(body), "default")
+    await server.commit(transaction.bind("p", "default", "node-a"))
     (sent,) = server.api.requests("POST", TRANSACTIONS_PATH)
     assert number.encode() in sent.body
