@@ -6,8 +6,9 @@ it, because something other than our scheduler bound it, are reserved. For a cla
 removed, with the last of them the claim is deallocated, and a claim that was created for a pod is deleted
 with that pod, also when the pod is gone and no garbage collector does it. A deleted claim without consumers
 loses its finalizer, reservations and devices in one write; if it has other finalizers, it is deallocated
-first. Each decision returns at most one action of each kind; the next one follows from the state observed
-then, so a crash between two actions loses nothing.
+first. Each decision returns at most one action of each kind for a claim, in their order. Several actions may
+be carried out together, or the first one alone: the next one follows from the state observed then, so a crash
+between two actions loses nothing.
 
 The observed state may be outdated. The controller must ask the server before it performs a `ReleaseClaim` or
 a `DeleteClaim` because a pod is absent, a `CreateClaim` in place of a recorded claim that it does not see, or
@@ -17,8 +18,10 @@ an event about a pod without devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod, PodResourceClaim
@@ -55,22 +58,39 @@ class LifecycleLookups:
     """The pods that use a claim, by their spec or by their status."""
 
 
-def decide_for_pod(pod: Pod, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """Decide the actions for the entries of a pod."""
+def decide_for_pod(
+    pod: Pod, lookups: LifecycleLookups, complete_name: Callable[[str], str] | None = None
+) -> list[ClaimAction]:
+    """Decide the actions for the entries of a pod.
+
+    With `complete_name`, which completes a generated name, claims are created under names that are known
+    before, so that they are recorded in the same decision. Without it the server completes the names.
+    """
     if reservation.is_pod_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return []
     actions: list[ClaimAction] = []
     names: list[tuple[str, str | None]] = []
     for entry in pod.spec.resource_claims:
         made = _find_or_create_claim(pod, entry, lookups)
-        if isinstance(made, ResourceClaim):
-            names.append((entry.name, made.metadata.name))
-        elif made is not None:
+        if isinstance(made, CreateClaim) and complete_name is not None:
+            made = _name_claim(made, complete_name)
+        claim = made.claim if isinstance(made, CreateClaim) else made
+        if isinstance(claim, ResourceClaim) and claim.metadata.name:
+            names.append((entry.name, claim.metadata.name))
+        if made is not None and not isinstance(made, ResourceClaim):
             actions.append(made)
     # Claims are recorded all at once: one write, and a list that only grows.
     if _has_unrecorded_names(pod, names) and not _has_unnamed_claims(actions):
         actions.append(RecordClaims(pod, tuple(names)))
     return actions
+
+
+def _name_claim(action: CreateClaim, complete_name: Callable[[str], str]) -> CreateClaim:
+    metadata = action.claim.metadata
+    if metadata.name:
+        return action
+    named = msgspec.structs.replace(metadata, name=complete_name(metadata.generate_name))
+    return replace(action, claim=msgspec.structs.replace(action.claim, metadata=named))
 
 
 def _has_unnamed_claims(actions: Iterable[ClaimAction]) -> bool:

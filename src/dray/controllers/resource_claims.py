@@ -3,9 +3,10 @@
 
 Theory of operation: listeners ask whether there is something to do and add the key of a pod or claim to the
 queue; workers decide again when they take it, execute the actions, and repeat with the server's responses
-until nothing is left to do. So a pod with templates costs one creation per entry and one write of its status,
-and its end one write that removes the finalizer, with which reservation, allocation and claim go. Indexes
-find the pods that an event concerns: by the template they wait for, by the claim they use.
+until nothing is left to do. On a server with transactions the claims of a pod are created and recorded in its
+status together. Otherwise a pod with templates costs one creation per entry and one write of its status, and
+its end one write that removes the finalizer, with which reservation, allocation and claim go. Indexes find
+the pods that an event concerns: by the template they wait for, by the claim they use.
 
 Rules for this file: informers lag. A pod counts as absent only when its deletion was seen or the server says
 so; a placed pod without a reservation is checked twice, the second time against the server.
@@ -23,9 +24,7 @@ from dray.claims import claim_names, reservation
 from dray.claims.actions import (
     AnyClaim,
     ClaimAction,
-    CreateClaim,
     DeleteClaim,
-    EmitEvent,
     ReleaseClaim,
     RemoveFinalizer,
 )
@@ -33,7 +32,6 @@ from dray.claims.lifecycle import (
     LifecycleLookups,
     decide_for_claim,
     decide_for_classic,
-    decide_for_pod,
     decide_reservations,
     find_claim,
     find_classic_claim,
@@ -42,6 +40,7 @@ from dray.claims.lifecycle import (
 from dray.client.errors import ConflictError
 from dray.client.informers.informer import Informer
 from dray.controllers.claim_actions import ClaimActionExecutor
+from dray.controllers.claim_creation import ClaimCreation
 from dray.controllers.informers import (
     CLAIM_INDEX,
     CONSUMER_INDEX,
@@ -50,7 +49,6 @@ from dray.controllers.informers import (
     TEMPLATE_INDEX,
     SharedInformers,
     list_claim_names,
-    list_template_names,
 )
 from dray.controllers.mutation_cache import MutationCache
 from dray.controllers.workqueue import WorkQueue
@@ -94,6 +92,7 @@ class ResourceClaimController:
         self._workers = workers
         self._shared_informers, self._lookup, self._log = shared_informers, shared_informers.lookup, log
         self._executor = executor
+        self._creation = ClaimCreation(executor, self._lookup)
         time_source = executor.client.options.time_source
         self._now = time_source.clock.monotonic
         self.queue: WorkQueue[ClaimWorkItem] = WorkQueue(QUEUE_NAME, time_source, executor.metrics)
@@ -167,7 +166,7 @@ class ResourceClaimController:
         )
 
     def _on_pod_deleted(self, pod: Pod) -> None:
-        self._executor.forget_pod(pod)
+        self._executor.responses.forget_pod(pod)
         self._unreserved_since.pop(pod.metadata.uid, None)
         self._enqueue_claims(pod)
 
@@ -236,30 +235,14 @@ class ResourceClaimController:
 
     async def _reconcile_pod(self, item: ClaimWorkItem) -> None:
         pod = self._shared_informers.pods.get(item.name, item.namespace)
-        if pod is None or self._executor.is_informer_behind(pod):
+        if pod is None or self._executor.responses.is_informer_behind(pod):
             return
-        actions = decide_for_pod(pod, self._lookup)
         if self._stands_back():
-            await self._create_classic_claims(actions)
+            await self._creation.create_classic_claims(pod)
             return
-        # The watch may show a template after a pod that was created later.
-        if _has_events(actions) and await self._executor.read_templates(list_template_names(pod)):
-            actions = decide_for_pod(pod, self._lookup)
-        creations = [action for action in actions if isinstance(action, CreateClaim)]
-        if creations:
-            await self._executor.create_claims(creations)
-            actions = decide_for_pod(pod, self._lookup)
-        for action in actions:
-            if not isinstance(action, CreateClaim):
-                await self._executor.execute(action)
+        await self._creation.create_claims(pod)
         if pod.spec.node_name:
             await self._reconcile_reservations(item, pod)
-
-    async def _create_classic_claims(self, actions: Iterable[ClaimAction]) -> None:
-        """Create the claims that no other controller knows."""
-        for action in actions:
-            if isinstance(action, CreateClaim) and isinstance(action.claim, ClassicResourceClaim):
-                await self._executor.execute(action)
 
     async def _reconcile_reservations(self, item: ClaimWorkItem, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -366,10 +349,6 @@ def _list_absent_pods(claim: AnyClaim, actions: Iterable[ClaimAction]) -> set[tu
         found |= {(consumer.name, consumer.uid) for consumer in claim.status.reserved_for}
         found |= {(owner.name, owner.uid) for owner in claim.metadata.owner_references if owner.kind == "Pod"}
     return found
-
-
-def _has_events(actions: Iterable[ClaimAction]) -> bool:
-    return any(isinstance(action, EmitEvent) for action in actions)
 
 
 def _has_become_placed(old: Pod, new: Pod) -> bool:

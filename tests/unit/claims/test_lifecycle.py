@@ -167,6 +167,16 @@ class TestPods:
         assert isinstance(action, CreateClaim)
         assert action.entry == "nic"
 
+    def test_claims_whose_names_are_chosen_are_recorded_in_the_same_decision(self):
+        other = PodResourceClaim(name="nic", resource_claim_template_name="t")
+        waiting = pod(FROM_TEMPLATE, other)
+        world = World(TEMPLATE, claim("a", owner="u1", entry="gpu"), waiting)
+        created, record = decide_for_pod(waiting, world.around(), lambda prefix: f"{prefix}xyz")
+        assert isinstance(created, CreateClaim)
+        metadata = created.claim.metadata
+        assert (metadata.name, metadata.generate_name) == ("p-nic-xyz", "p-nic-")
+        assert record == RecordClaims(waiting, (("gpu", "a"), ("nic", "p-nic-xyz")))
+
     def test_what_can_be_made_is_recorded_while_a_template_is_missing(self):
         other = PodResourceClaim(name="nic", resource_claim_template_name="missing")
         waiting = pod(FROM_TEMPLATE, other)
