@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from dray.api.resource import ResourceClaimTemplate
-from dray.claims.actions import EmitEvent
+from dray.claims.actions import ClaimWrite, EmitEvent
 from dray.claims.lifecycle import LifecycleLookups, decide_for_pod
 from dray.client.client import Client
 from dray.client.errors import ConflictError
@@ -20,7 +20,6 @@ from dray.client.patches import MergePatch
 from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
 from dray.controllers.claim_actions import ClaimActionExecutor
-from dray.controllers.claim_writes import ClaimWrite
 from dray.controllers.runner import ControllerRunner
 from dray.values.generated_names import NAME_ALPHABET
 from tests.contract.controlled import CONTROLLER, POD, World, by_template, claim, pod, template, world

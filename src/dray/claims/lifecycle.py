@@ -6,9 +6,9 @@ it, because something other than our scheduler bound it, are reserved. For a cla
 removed, with the last of them the claim is deallocated, and a claim that was created for a pod is deleted
 with that pod, also when the pod is gone and no garbage collector does it. A deleted claim without consumers
 loses its finalizer, reservations and devices in one write; if it has other finalizers, it is deallocated
-first. Each decision returns at most one action of each kind for a claim, in their order. Several actions may
-be carried out together, or the first one alone: the next one follows from the state observed then, so a crash
-between two actions loses nothing.
+first. Each decision returns at most one action of each kind for a claim, in their order: a claim is deleted,
+and then loses its finalizer. Actions may be carried out together, or the first one alone: the next one
+follows from the state observed then, so a crash between two actions loses nothing.
 
 The observed state may be outdated. The controller must ask the server before it performs a `ReleaseClaim` or
 a `DeleteClaim` because a pod is absent, a `CreateClaim` in place of a recorded claim that it does not see, or
@@ -30,6 +30,7 @@ from dray.claims import claim_names, reservation
 from dray.claims.actions import (
     AnyClaim,
     ClaimAction,
+    ClaimWrite,
     CreateClaim,
     DeleteClaim,
     EmitEvent,
@@ -203,31 +204,32 @@ def find_classic_claim(
     return claim if claim is None or is_usable_by(claim, used, pod) else None
 
 
-def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """Decide the actions for a claim: one step of release, and its deletion with its pod."""
+def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[ClaimWrite]:
+    """Decide the actions for a claim: its release, and its deletion with its pod."""
     over = frozenset(
         consumer.uid
         for consumer in claim.status.reserved_for
         if reservation.is_pod_consumer(consumer)
         and _is_consumer_gone(claim, consumer.name, consumer.uid, lookups)
     )
-    left = [consumer for consumer in claim.status.reserved_for if consumer.uid not in over]
-    allocated = claim.status.allocation is not None
-    actions: list[ClaimAction] = []
+    unused = all(consumer.uid in over for consumer in claim.status.reserved_for)
     ending = claim.metadata.deletion_timestamp is not None
-    if ending and not left and claim.metadata.finalizers == (FINALIZER,):
-        # No other finalizer: the claim, its reservations and its devices are removed in one write.
-        return [RemoveFinalizer(claim, over)]
-    if not ending and not left and is_garbage(claim, lookups):
-        # It goes with its reservations and devices, as above.
-        return [DeleteClaim(claim)]
-    if over or (allocated and not left and (ending or _is_unused(claim, lookups))):
-        actions.append(ReleaseClaim(claim, over, deallocate=not left))
-    elif ending and not allocated and not left and FINALIZER in claim.metadata.finalizers:
+    garbage = unused and not ending and is_garbage(claim, lookups)
+    deletion: list[ClaimWrite] = []
+    if garbage or (unused and not ending and _is_owner_finished(claim, lookups)):
+        deletion.append(DeleteClaim(claim))
+    if unused and (ending or deletion) and claim.metadata.finalizers == (FINALIZER,):
+        # No other finalizer: the claim, its reservations and its devices are removed with this one.
+        return [*deletion, RemoveFinalizer(claim, over)]
+    if garbage:
+        return deletion
+    actions: list[ClaimWrite] = []
+    allocated = claim.status.allocation is not None
+    if over or (allocated and unused and (ending or _is_unneeded(claim, lookups))):
+        actions.append(ReleaseClaim(claim, over, deallocate=unused))
+    if ending and unused and FINALIZER in claim.metadata.finalizers:
         actions.append(RemoveFinalizer(claim))
-    if not ending and not left and _is_owner_finished(claim, lookups):
-        actions.append(DeleteClaim(claim))
-    return actions
+    return actions + deletion
 
 
 def is_garbage(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
@@ -250,7 +252,7 @@ def _is_consumer_gone(claim: AnyClaim, name: str, uid: str, lookups: LifecycleLo
     return pod is None or pod.metadata.uid != uid or reservation.is_pod_finished(pod)
 
 
-def _is_unused(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
+def _is_unneeded(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
     """Whether no pod uses or could use an allocated claim.
 
     A claim that was allocated by hand lacks our finalizer and waits for its consumer; one that a pod names
@@ -274,7 +276,7 @@ def _is_owner_finished(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
     return False
 
 
-def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
+def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -> list[ClaimWrite]:
     """Decide the actions for a classic claim: remove finished users, and delete it with its pod."""
     over = frozenset(
         user.uid
@@ -282,7 +284,7 @@ def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -
         if user.kind == "Pod" and _is_consumer_gone(claim, user.name, user.uid, lookups)
     )
     left = [user for user in claim.status.reserved_for if user.uid not in over]
-    actions: list[ClaimAction] = [ReleaseClaim(claim, over, deallocate=False)] if over else []
+    actions: list[ClaimWrite] = [ReleaseClaim(claim, over, deallocate=False)] if over else []
     over_with_owner = _is_owner_finished(claim, lookups) or is_garbage(claim, lookups)
     if claim.metadata.deletion_timestamp is None and not left and over_with_owner:
         actions.append(DeleteClaim(claim))

@@ -17,7 +17,7 @@ from typing import Any
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.claims import claim_names
-from dray.claims.actions import AnyClaim, ClaimAction, CreateClaim, EmitEvent
+from dray.claims.actions import AnyClaim, ClaimAction, ClaimWrite, CreateClaim, EmitEvent
 from dray.client.client import Client
 from dray.client.errors import AlreadyExistsError, ApiError, NotFoundError
 from dray.client.events import EventRecorder
@@ -25,7 +25,7 @@ from dray.client.informers.informer import strip_managed_fields
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.transactions.support import TransactionsUnsupported, find_refused_write
 from dray.controllers.claim_responses import ClaimResponses
-from dray.controllers.claim_writes import ClaimWrite, build_transaction, write_action
+from dray.controllers.claim_writes import build_transaction, write_action
 from dray.controllers.informers import SharedInformers
 from dray.controllers.mutation_cache import MutationCache
 from dray.telemetry.metrics import MetricsRegistry
@@ -55,6 +55,11 @@ class ClaimActionExecutor:
                 await self._create_claim(action)
             case _:
                 await self._write(action)
+
+    async def execute_next(self, actions: Sequence[ClaimWrite]) -> None:
+        """Carry out actions together, or the first one alone where that is not possible."""
+        if len(actions) < 2 or not await self.commit(actions):
+            await self._write(actions[0])
 
     async def commit(self, actions: Sequence[ClaimWrite]) -> bool:
         """Carry out actions in one transaction; return False, with nothing written, when the server does not.

@@ -15,7 +15,7 @@ from typing import Any
 from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim
-from dray.claims.actions import AnyClaim, CreateClaim, DeleteClaim, RecordClaims
+from dray.claims.actions import AnyClaim, ClaimWrite, CreateClaim, DeleteClaim, RecordClaims, RemoveFinalizer
 from dray.client.errors import (
     ApiError,
     InternalServerError,
@@ -28,7 +28,7 @@ from dray.client.informers.informer import strip_managed_fields
 from dray.client.object_refs import get_resource_version, parse_resource_version
 from dray.client.transactions.support import get_refusal_message
 from dray.controllers import metrics as controller_metrics
-from dray.controllers.claim_writes import ClaimWrite
+from dray.controllers.claim_writes import list_left_finalizers
 from dray.controllers.informers import SharedInformers
 from dray.controllers.mutation_cache import MutationCache
 from dray.telemetry.metrics import MetricsRegistry
@@ -111,9 +111,13 @@ class ClaimResponses:
 
 
 def _is_deleted(action: ClaimWrite, stored: ObjectMeta) -> bool:
-    """Whether a claim is gone: with its last finalizer, or because it had none when it was deleted."""
-    ending = isinstance(action, DeleteClaim) or stored.deletion_timestamp is not None
-    return ending and not stored.finalizers
+    """Whether a claim is gone: with its last finalizer, or because it had none when it was deleted.
+
+    The response to the write that removes the last finalizer may still show it.
+    """
+    if isinstance(action, RemoveFinalizer):
+        return stored.deletion_timestamp is not None and not list_left_finalizers(action)
+    return isinstance(action, DeleteClaim) and not stored.finalizers
 
 
 def _hide_generated_name(error: ApiError, claim: AnyClaim) -> str:

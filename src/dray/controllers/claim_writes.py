@@ -19,6 +19,7 @@ from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim
 from dray.claims import claim_names
 from dray.claims.actions import (
+    ClaimWrite,
     CreateClaim,
     DeleteClaim,
     RecordClaims,
@@ -29,9 +30,6 @@ from dray.claims.actions import (
 from dray.client.client import DeleteOptions
 from dray.client.patches import MergePatch, ObjectPatch, StrategicMergePatch
 from dray.client.transactions.object_transaction import ObjectTransaction
-
-ClaimWrite = CreateClaim | RecordClaims | ReserveClaim | ReleaseClaim | RemoveFinalizer | DeleteClaim
-"""The actions that write an object."""
 
 
 class WriteTarget(Protocol):
@@ -79,13 +77,18 @@ def write_action(target: WriteTarget, action: ClaimWrite, *, is_first: bool = Tr
             return target.patch(type(written), name, status, namespace, subresource="status")
         case RemoveFinalizer():
             pins = _build_pins(metadata, is_first=is_first)
-            left = [each for each in metadata.finalizers if each != claim_names.FINALIZER]
-            change = MergePatch({"metadata": {**pins, "finalizers": left or None}})
+            left = list_left_finalizers(action) or None
+            change = MergePatch({"metadata": {**pins, "finalizers": left}})
             return target.patch(ResourceClaim, name, change, namespace)
         case DeleteClaim():
             version = metadata.resource_version if is_first else ""
             options = DeleteOptions(uid=metadata.uid, resource_version=version)
             return target.delete(type(written), name, namespace, options)
+
+
+def list_left_finalizers(action: RemoveFinalizer) -> list[str]:
+    """List the finalizers that others have on a claim."""
+    return [each for each in action.claim.metadata.finalizers if each != claim_names.FINALIZER]
 
 
 def _build_pins(metadata: ObjectMeta, *, is_first: bool) -> dict[str, str]:

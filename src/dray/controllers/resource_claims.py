@@ -3,10 +3,12 @@
 
 Theory of operation: listeners ask whether there is something to do and add the key of a pod or claim to the
 queue; workers decide again when they take it, execute the actions, and repeat with the server's responses
-until nothing is left to do. On a server with transactions the claims of a pod are created and recorded in its
-status together. Otherwise a pod with templates costs one creation per entry and one write of its status, and
-its end one write that removes the finalizer, with which reservation, allocation and claim go. Indexes find
-the pods that an event concerns: by the template they wait for, by the claim they use.
+until nothing is left to do. On a server with transactions the claims of a pod are one write, together with
+their record in its status, and the end of each claim is another one: its deletion, and the removal of the
+finalizer, with which reservation and allocation go. Otherwise a pod with templates costs one creation per
+entry and one write of its status, and its end one write that removes the finalizer of the claim that the
+garbage collector has marked. Indexes find the pods that an event concerns: by the template they wait for, by
+the claim they use.
 
 Rules for this file: informers lag. A pod counts as absent only when its deletion was seen or the server says
 so; a placed pod without a reservation is checked twice, the second time against the server.
@@ -23,7 +25,7 @@ from dray.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTem
 from dray.claims import claim_names, reservation
 from dray.claims.actions import (
     AnyClaim,
-    ClaimAction,
+    ClaimWrite,
     DeleteClaim,
     ReleaseClaim,
     RemoveFinalizer,
@@ -99,7 +101,7 @@ class ResourceClaimController:
         self._unreserved_since: dict[str, float] = {}
         self._uncollected_since: dict[str, float] = {}
         self._claim_kinds: dict[
-            type, tuple[MutationCache[Any], Callable[[Any, LifecycleLookups], list[ClaimAction]]]
+            type, tuple[MutationCache[Any], Callable[[Any, LifecycleLookups], list[ClaimWrite]]]
         ] = {ResourceClaim: (shared_informers.claim_cache, decide_for_claim)}
         if shared_informers.classic_claim_cache is not None:
             self._claim_kinds[ClassicResourceClaim] = (
@@ -275,31 +277,32 @@ class ResourceClaimController:
                 return
             if await self._refresh_unseen_pods(claim, actions):
                 continue
-            if self._is_awaiting_collection(item, claim, actions):
+            if await self._is_awaiting_collection(item, claim, actions):
                 return
             if not listed and _is_unused(claim, actions):
                 await self._executor.read_pods(item.namespace)
                 listed = True
                 continue
             try:
-                for action in actions:
-                    await self._executor.execute(action)
+                await self._executor.execute_next(actions)
             except ConflictError:
                 await self._executor.read_claim(claim)
         self.queue.add_rate_limited(item)
 
-    def _is_awaiting_collection(
-        self, item: ClaimWorkItem, claim: AnyClaim, actions: Iterable[ClaimAction]
+    async def _is_awaiting_collection(
+        self, item: ClaimWorkItem, claim: AnyClaim, actions: Iterable[ClaimWrite]
     ) -> bool:
         """Whether to leave a claim whose pod is gone to the garbage collector, for a moment.
 
         Usually the collector marks it for deletion a moment later. A cluster without
-        kube-controller-manager has none.
+        kube-controller-manager has none. A server with transactions leaves claims with our finalizer to this
+        controller.
         """
         waits = (
             claim.metadata.deletion_timestamp is None
             and any(isinstance(action, DeleteClaim) for action in actions)
             and is_garbage(claim, self._lookup)
+            and not await self._is_left_to_controller(claim)
         )
         if not waits:
             self._uncollected_since.pop(claim.metadata.uid, None)
@@ -309,7 +312,13 @@ class ResourceClaimController:
             self.queue.add_after(item, SETTLE_SECONDS - waited)
         return waited < SETTLE_SECONDS
 
-    async def _refresh_unseen_pods(self, claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
+    async def _is_left_to_controller(self, claim: AnyClaim) -> bool:
+        return (
+            claim_names.FINALIZER in claim.metadata.finalizers
+            and await self._executor.client.transactions.is_served()
+        )
+
+    async def _refresh_unseen_pods(self, claim: AnyClaim, actions: Iterable[ClaimWrite]) -> bool:
         """Read pods that seem finished only because the informer does not show them; whether there were
         any.
         """
@@ -339,7 +348,7 @@ class ResourceClaimController:
         return pod is not None and pod.metadata.uid == uid
 
 
-def _list_absent_pods(claim: AnyClaim, actions: Iterable[ClaimAction]) -> set[tuple[str, str]]:
+def _list_absent_pods(claim: AnyClaim, actions: Iterable[ClaimWrite]) -> set[tuple[str, str]]:
     """List name and uid of the pods whose absence the actions rely on."""
     uids = frozenset[str]().union(
         *(each.uids for each in actions if isinstance(each, ReleaseClaim | RemoveFinalizer))
@@ -358,7 +367,7 @@ def _has_become_placed(old: Pod, new: Pod) -> bool:
     )
 
 
-def _is_unused(claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
+def _is_unused(claim: AnyClaim, actions: Iterable[ClaimWrite]) -> bool:
     """Whether devices are released only because no pod is seen that uses them."""
     ending = claim.metadata.deletion_timestamp is not None
     return not ending and any(isinstance(action, ReleaseClaim) and not action.uids for action in actions)
