@@ -97,6 +97,19 @@ async def test_a_claim_that_somebody_else_keeps_loses_its_devices_and_our_finali
             assert "DELETE resourceclaims" not in writes
 
 
+async def test_a_pod_is_looked_at_when_it_comes_and_its_claim_when_it_goes(tmp_path):
+    """Its placement is no reason: the scheduler has reserved its claims; nor is what the controller wrote."""
+    async with world(WAY, tmp_path) as here, here.controlled() as controllers:
+        await run_pod(here, "gpu")
+        await here.delete("p")
+        await here.until(here.claims, lambda left: left == [])
+        await here.until_idle()
+        series = 'workqueue_adds_total{name="resource_claim"} '
+        (line,) = [each for each in controllers.metrics.render().decode().splitlines() if series in each]
+        # Once more when the watch shows the record of a claim before the claim.
+        assert 2 <= float(line.removeprefix(series)) <= 3
+
+
 @with_and_without_transactions
 async def test_a_claim_that_was_orphaned_stays_although_the_informer_still_shows_its_owner(
     tmp_path, transactions

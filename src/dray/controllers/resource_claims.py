@@ -154,10 +154,17 @@ class ResourceClaimController:
             self._enqueue_claims(pod)
 
     def _on_pod_updated(self, old: Pod, new: Pod) -> None:
-        if new.spec.resource_claims and (_has_become_placed(old, new) or self._has_missing_claims(new)):
+        if new.spec.resource_claims and (
+            (_has_become_placed(old, new) and self._is_unready_on_node(new)) or self._has_missing_claims(new)
+        ):
             self._enqueue(new)
         if reservation.is_pod_finished(new) and not reservation.is_pod_finished(old):
             self._enqueue_claims(new)
+
+    def _is_unready_on_node(self, pod: Pod) -> bool:
+        """Whether something is left to do for a pod that got its node: usually its scheduler reserved all."""
+        has_inline = any(entry.template is not None for entry in pod.spec.resource_claims)
+        return has_inline or bool(decide_reservations(pod, self._lookup))
 
     def _has_missing_claims(self, pod: Pod) -> bool:
         """Whether an entry with a template has no claim that is recorded and exists."""
@@ -191,7 +198,7 @@ class ResourceClaimController:
         for consumer in new.status.reserved_for:
             if consumer not in before and self._is_apparently_done(new.metadata.namespace, consumer):
                 self._shared_informers.mark_pod_uncertain(consumer.uid)
-        if decide_for_claim(new, self._lookup):
+        if self._is_newest(new) and decide_for_claim(new, self._lookup):
             self._enqueue(new)
         if new.status.allocation is not None and (old is None or old.status.allocation is None):
             for pod in self._shared_informers.pods.get_by_index(
@@ -199,6 +206,12 @@ class ResourceClaimController:
             ):
                 if pod.spec.node_name:
                     self._enqueue(pod)
+
+    def _is_newest(self, claim: ResourceClaim) -> bool:
+        """Whether this controller has not written a newer version of a claim, or deleted it."""
+        metadata = claim.metadata
+        known = self._shared_informers.claim_cache.get(metadata.namespace, metadata.name)
+        return known is not None and known.metadata.resource_version == metadata.resource_version
 
     def _on_claim_deleted(self, claim: ResourceClaim) -> None:
         """Check the pods of a deleted claim: they get another one."""
