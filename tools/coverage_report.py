@@ -26,7 +26,14 @@ AREAS: Mapping[str, CoverageArea] = {
     "allocator": CoverageArea(("allocator",), 93.1, ("K4816-080", "K5075-139", "K5773-028")),
     "validation": CoverageArea(("api/validation",), 96.8, ("K5075-139",)),
     "claim controller": CoverageArea(
-        ("controllers/resource_claims.py", "controllers/claim_actions.py", "claims/lifecycle.py"),
+        (
+            "controllers/resource_claims.py",
+            "controllers/claim_actions.py",
+            "controllers/claim_creation.py",
+            "controllers/claim_responses.py",
+            "controllers/claim_writes.py",
+            "claims/lifecycle.py",
+        ),
         74.6,
         ("K4816-080",),
     ),

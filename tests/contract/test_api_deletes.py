@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.claims.claim_names import FINALIZER
 from dray.server.background import garbage_collector
 from tests.contract.api import Api, ServerResponse, path, serving
 from tests.contract.documents import claim, config, namespace, owner, pod
@@ -170,6 +171,37 @@ async def test_a_claim_from_a_template_is_deleted_with_its_pod() -> None:
         await api.create(claim("p-g-abcde", ownerReferences=[owner(made, controller=True)]))
         await api.delete(path("pods", "p"))
         await api.gone(path("resourceclaims", "p-g-abcde"))
+
+
+async def _delete_pod_of_claim(api: Api) -> None:
+    made = await api.create(pod("p"))
+    claims = {name: claim(name, ownerReferences=[owner(made, controller=True)]) for name in ("kept", "free")}
+    claims["kept"]["metadata"]["finalizers"] = [FINALIZER]
+    for each in claims.values():
+        await api.create(each)
+    await api.delete(path("pods", "p"))
+    await api.gone(path("resourceclaims", "free"))
+
+
+async def test_a_claim_that_only_a_controller_can_remove_is_left_to_it_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage_collector, "CLAIM_SECONDS", 600.0)
+    async with serving() as api:
+        await _delete_pod_of_claim(api)
+        await _run_collector(api)
+        left = await api.get(path("resourceclaims", "kept"))
+        assert "deletionTimestamp" not in left["metadata"]
+        await api.delete(path("resourceclaims", "kept"))
+        await api.patch(path("resourceclaims", "kept"), {"metadata": {"finalizers": None}})
+        await api.gone(path("resourceclaims", "kept"))
+
+
+async def test_a_claim_that_no_controller_removes_is_marked_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collector, "CLAIM_SECONDS", 0.1)
+    async with serving() as api:
+        await _delete_pod_of_claim(api)
+        await api.until(path("resourceclaims", "kept"), _marked)
 
 
 async def test_collections_are_deleted_by_selector() -> None:

@@ -36,9 +36,19 @@ from tests.contract.lagging import Lagging
 WAY = "inside"
 
 
-def lagging(here: World, resource: str = "") -> tuple[Client, Lagging]:
-    transport = Lagging(here.reach._transport(CONTROLLER), resource)
+def lagging(here: World, resource: str = "", *, transactions: bool = True) -> tuple[Client, Lagging]:
+    transport = Lagging(here.reach._transport(CONTROLLER), resource, transactions=transactions)
     return Client(transport), transport
+
+
+def count_creations(transport: Lagging) -> int:
+    """How many requests created claims."""
+    return sum(transport.count("POST", ending) for ending in ("/resourceclaims", "/transactions"))
+
+
+with_and_without_transactions = pytest.mark.parametrize(
+    "transactions", [True, False], ids=["together", "one by one"]
+)
 
 
 async def finalized(here: World, name: str) -> None:
@@ -98,17 +108,18 @@ async def test_c03_a_template_that_comes_after_its_pod_is_used_at_once(tmp_path)
         assert await here.until_recorded("p")
 
 
-async def test_c04_a_pod_that_waited_long_for_its_template_is_not_forgotten(tmp_path):
+@with_and_without_transactions
+async def test_c04_a_pod_that_waited_long_for_its_template_is_not_forgotten(tmp_path, transactions):
     """Nothing is tried again in vain meanwhile, so there is no wait that could have grown."""
     async with world(WAY, tmp_path) as here:
-        client, transport = lagging(here)
+        client, transport = lagging(here, transactions=transactions)
         async with here.controlled(client) as controllers:
             await here.make(pod("p", by_template()))
             await here.until(lambda: here.told("FailedResourceClaimCreation"))
-            before = transport.count("POST", "/resourceclaims")
+            before = count_creations(transport)
             await here.until_processed()
             assert before == 0
-            assert transport.count("POST", "/resourceclaims") == 1, "only the claim of the marker"
+            assert count_creations(transport) == 1, "only the claim of the marker"
             assert b'workqueue_retries_total{name="resource_claim"}' not in controllers.metrics.render()
             await here.make(template("t"))
             assert await here.until_recorded("p")
@@ -243,10 +254,11 @@ async def test_c11_a_pod_that_was_placed_without_devices_gets_an_event(tmp_path)
         assert [each.name for each in reserved.status.reserved_for] == ["p"]
 
 
-async def test_c12_claims_that_the_informer_does_not_show_yet_are_not_made_again(tmp_path):
+@with_and_without_transactions
+async def test_c12_claims_that_the_informer_does_not_show_yet_are_not_made_again(tmp_path, transactions):
     count = 120
     async with world(WAY, tmp_path) as here:
-        client, transport = lagging(here, "resourceclaims")
+        client, transport = lagging(here, "resourceclaims", transactions=transactions)
         async with here.controlled(client):
             transport.hold()
             await here.make(template("t"), *(pod(f"p-{number}", by_template()) for number in range(count)))
@@ -261,18 +273,22 @@ async def test_c12_claims_that_the_informer_does_not_show_yet_are_not_made_again
             assert len(await here.claims()) == count
 
 
-async def test_c12_a_creation_whose_answer_got_lost_is_looked_for(tmp_path):
+@with_and_without_transactions
+async def test_c12_a_creation_whose_answer_got_lost_is_looked_for(tmp_path, transactions):
     async with world(WAY, tmp_path) as here:
-        client, transport = lagging(here, "resourceclaims")
+        client, transport = lagging(here, "resourceclaims", transactions=transactions)
         lost = iter([True])
+        creation = "/transactions" if transactions else "/resourceclaims"
         transport.lose = lambda request: (
-            request.method == "POST" and request.path.endswith("/resourceclaims") and next(lost, False)
+            request.method == "POST" and request.path.endswith(creation) and next(lost, False)
         )
         async with here.controlled(client):
             transport.hold()
             await here.make(template("t"), pod("p", by_template()))
             names = await here.until_recorded("p")
+            await here.until_idle()
             assert [each.metadata.name for each in await here.claims()] == [names["gpu"]]
+            assert next(lost, None) is None, "the answer got lost"
 
 
 async def test_c12_a_claim_that_was_recorded_and_is_not_seen_is_asked_for(tmp_path):
@@ -314,7 +330,8 @@ async def _one(value: Any) -> Any:
     return value
 
 
-async def test_a_controller_that_is_killed_again_and_again_leaves_nothing_half_done(tmp_path):
+@with_and_without_transactions
+async def test_a_controller_that_is_killed_again_and_again_leaves_nothing_half_done(tmp_path, transactions):
     """Whatever it had begun is found and finished: one claim per pod, recorded, and none after its pod."""
     count = 40
     async with world(WAY, tmp_path) as here:
@@ -328,7 +345,7 @@ async def test_a_controller_that_is_killed_again_and_again_leaves_nothing_half_d
 
         work = asyncio.create_task(churn())
         for length in (0.005, 0.02, 0.01, 0.04, 0.015, 0.03):
-            async with here.controlled():
+            async with here.controlled(lagging(here, transactions=transactions)[0]):
                 await asyncio.sleep(length)
         await work
         async with here.controlled():

@@ -59,7 +59,7 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class DeleteClaim:
-    """Delete a claim that was created for a finished pod."""
+    """Delete a claim that was created for a pod that is finished or gone."""
 
     claim: AnyClaim
 
@@ -74,6 +74,6 @@ class EmitEvent:
     warning: bool = True
 
 
-ClaimAction = (
-    CreateClaim | RecordClaims | ReserveClaim | ReleaseClaim | RemoveFinalizer | DeleteClaim | EmitEvent
-)
+ClaimWrite = CreateClaim | RecordClaims | ReserveClaim | ReleaseClaim | RemoveFinalizer | DeleteClaim
+"""The actions that write an object."""
+ClaimAction = ClaimWrite | EmitEvent

@@ -17,6 +17,7 @@ from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.meta import ObjectMeta, OwnerRef
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from dray.values.generated_names import MAX_PREFIX_LENGTH
 
 POD_CLAIM_NAME_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """On a claim made from a template: the entry of the pod it was created for."""
@@ -25,8 +26,6 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """Keeps a claim while it has devices. Claims made from templates carry it from their creation, so that the
 scheduler need not write it before it allocates devices; the controller removes it from a deleted claim that
 has none."""
-
-_MAX_GENERATED_PREFIX: Final = 63 - 5
 
 NamespacedName = tuple[str, str]
 """Namespace and name."""
@@ -112,7 +111,7 @@ def find_generated_claim(
 def build_from_template(template: ResourceClaimTemplate, pod: Pod, entry: PodResourceClaim) -> ResourceClaim:
     """Build the claim of an entry from a template; the server completes its name."""
     given = template.spec.metadata
-    prefix = f"{pod.metadata.name}-{entry.name}"[: _MAX_GENERATED_PREFIX - 1].rstrip("-.")
+    prefix = f"{pod.metadata.name}-{entry.name}"[: MAX_PREFIX_LENGTH - 1].rstrip("-.")
     metadata = ObjectMeta(
         generate_name=f"{prefix}-",
         namespace=pod.metadata.namespace,

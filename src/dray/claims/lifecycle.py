@@ -6,8 +6,9 @@ it, because something other than our scheduler bound it, are reserved. For a cla
 removed, with the last of them the claim is deallocated, and a claim that was created for a pod is deleted
 with that pod, also when the pod is gone and no garbage collector does it. A deleted claim without consumers
 loses its finalizer, reservations and devices in one write; if it has other finalizers, it is deallocated
-first. Each decision returns at most one action of each kind; the next one follows from the state observed
-then, so a crash between two actions loses nothing.
+first. Each decision returns at most one action of each kind for a claim, in their order: a claim is deleted,
+and then loses its finalizer. Actions may be carried out together, or the first one alone: the next one
+follows from the state observed then, so a crash between two actions loses nothing.
 
 The observed state may be outdated. The controller must ask the server before it performs a `ReleaseClaim` or
 a `DeleteClaim` because a pod is absent, a `CreateClaim` in place of a recorded claim that it does not see, or
@@ -17,8 +18,10 @@ an event about a pod without devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod, PodResourceClaim
@@ -27,6 +30,7 @@ from dray.claims import claim_names, reservation
 from dray.claims.actions import (
     AnyClaim,
     ClaimAction,
+    ClaimWrite,
     CreateClaim,
     DeleteClaim,
     EmitEvent,
@@ -55,22 +59,39 @@ class LifecycleLookups:
     """The pods that use a claim, by their spec or by their status."""
 
 
-def decide_for_pod(pod: Pod, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """Decide the actions for the entries of a pod."""
+def decide_for_pod(
+    pod: Pod, lookups: LifecycleLookups, complete_name: Callable[[str], str] | None = None
+) -> list[ClaimAction]:
+    """Decide the actions for the entries of a pod.
+
+    With `complete_name`, which completes a generated name, claims are created under names that are known
+    before, so that they are recorded in the same decision. Without it the server completes the names.
+    """
     if reservation.is_pod_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return []
     actions: list[ClaimAction] = []
     names: list[tuple[str, str | None]] = []
     for entry in pod.spec.resource_claims:
         made = _find_or_create_claim(pod, entry, lookups)
-        if isinstance(made, ResourceClaim):
-            names.append((entry.name, made.metadata.name))
-        elif made is not None:
+        if isinstance(made, CreateClaim) and complete_name is not None:
+            made = _name_claim(made, complete_name)
+        claim = made.claim if isinstance(made, CreateClaim) else made
+        if isinstance(claim, ResourceClaim) and claim.metadata.name:
+            names.append((entry.name, claim.metadata.name))
+        if made is not None and not isinstance(made, ResourceClaim):
             actions.append(made)
     # Claims are recorded all at once: one write, and a list that only grows.
     if _has_unrecorded_names(pod, names) and not _has_unnamed_claims(actions):
         actions.append(RecordClaims(pod, tuple(names)))
     return actions
+
+
+def _name_claim(action: CreateClaim, complete_name: Callable[[str], str]) -> CreateClaim:
+    metadata = action.claim.metadata
+    if metadata.name:
+        return action
+    named = msgspec.structs.replace(metadata, name=complete_name(metadata.generate_name))
+    return replace(action, claim=msgspec.structs.replace(action.claim, metadata=named))
 
 
 def _has_unnamed_claims(actions: Iterable[ClaimAction]) -> bool:
@@ -183,31 +204,32 @@ def find_classic_claim(
     return claim if claim is None or is_usable_by(claim, used, pod) else None
 
 
-def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
-    """Decide the actions for a claim: one step of release, and its deletion with its pod."""
+def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[ClaimWrite]:
+    """Decide the actions for a claim: its release, and its deletion with its pod."""
     over = frozenset(
         consumer.uid
         for consumer in claim.status.reserved_for
         if reservation.is_pod_consumer(consumer)
         and _is_consumer_gone(claim, consumer.name, consumer.uid, lookups)
     )
-    left = [consumer for consumer in claim.status.reserved_for if consumer.uid not in over]
-    allocated = claim.status.allocation is not None
-    actions: list[ClaimAction] = []
+    unused = all(consumer.uid in over for consumer in claim.status.reserved_for)
     ending = claim.metadata.deletion_timestamp is not None
-    if ending and not left and claim.metadata.finalizers == (FINALIZER,):
-        # No other finalizer: the claim, its reservations and its devices are removed in one write.
-        return [RemoveFinalizer(claim, over)]
-    if not ending and not left and is_garbage(claim, lookups):
-        # It goes with its reservations and devices, as above.
-        return [DeleteClaim(claim)]
-    if over or (allocated and not left and (ending or _is_unused(claim, lookups))):
-        actions.append(ReleaseClaim(claim, over, deallocate=not left))
-    elif ending and not allocated and not left and FINALIZER in claim.metadata.finalizers:
+    garbage = unused and not ending and is_garbage(claim, lookups)
+    deletion: list[ClaimWrite] = []
+    if garbage or (unused and not ending and _is_owner_finished(claim, lookups)):
+        deletion.append(DeleteClaim(claim))
+    if unused and (ending or deletion) and claim.metadata.finalizers == (FINALIZER,):
+        # No other finalizer: the claim, its reservations and its devices are removed with this one.
+        return [*deletion, RemoveFinalizer(claim, over)]
+    if garbage:
+        return deletion
+    actions: list[ClaimWrite] = []
+    allocated = claim.status.allocation is not None
+    if over or (allocated and unused and (ending or _is_unneeded(claim, lookups))):
+        actions.append(ReleaseClaim(claim, over, deallocate=unused))
+    if ending and unused and FINALIZER in claim.metadata.finalizers:
         actions.append(RemoveFinalizer(claim))
-    if not ending and not left and _is_owner_finished(claim, lookups):
-        actions.append(DeleteClaim(claim))
-    return actions
+    return actions + deletion
 
 
 def is_garbage(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
@@ -230,7 +252,7 @@ def _is_consumer_gone(claim: AnyClaim, name: str, uid: str, lookups: LifecycleLo
     return pod is None or pod.metadata.uid != uid or reservation.is_pod_finished(pod)
 
 
-def _is_unused(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
+def _is_unneeded(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
     """Whether no pod uses or could use an allocated claim.
 
     A claim that was allocated by hand lacks our finalizer and waits for its consumer; one that a pod names
@@ -254,7 +276,7 @@ def _is_owner_finished(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
     return False
 
 
-def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
+def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -> list[ClaimWrite]:
     """Decide the actions for a classic claim: remove finished users, and delete it with its pod."""
     over = frozenset(
         user.uid
@@ -262,7 +284,7 @@ def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -
         if user.kind == "Pod" and _is_consumer_gone(claim, user.name, user.uid, lookups)
     )
     left = [user for user in claim.status.reserved_for if user.uid not in over]
-    actions: list[ClaimAction] = [ReleaseClaim(claim, over, deallocate=False)] if over else []
+    actions: list[ClaimWrite] = [ReleaseClaim(claim, over, deallocate=False)] if over else []
     over_with_owner = _is_owner_finished(claim, lookups) or is_garbage(claim, lookups)
     if claim.metadata.deletion_timestamp is None and not left and over_with_owner:
         actions.append(DeleteClaim(claim))

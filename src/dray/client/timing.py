@@ -18,6 +18,10 @@ class TimeSource:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random_float: Callable[[], float] = random.random
 
+    def random_int(self, limit: int) -> int:
+        """Return a random number below a limit, and at least 0."""
+        return int(self.random_float() * limit)
+
 
 class Backoff:
     """Waits that double up to a maximum, each with jitter so that many clients do not retry together.

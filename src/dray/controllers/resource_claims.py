@@ -3,9 +3,12 @@
 
 Theory of operation: listeners ask whether there is something to do and add the key of a pod or claim to the
 queue; workers decide again when they take it, execute the actions, and repeat with the server's responses
-until nothing is left to do. So a pod with templates costs one creation per entry and one write of its status,
-and its end one write that removes the finalizer, with which reservation, allocation and claim go. Indexes
-find the pods that an event concerns: by the template they wait for, by the claim they use.
+until nothing is left to do. On a server with transactions the claims of a pod are one write, together with
+their record in its status, and the end of each claim is another one: its deletion, and the removal of the
+finalizer, with which reservation and allocation go. Otherwise a pod with templates costs one creation per
+entry and one write of its status, and its end one write that removes the finalizer of the claim that the
+garbage collector has marked. Indexes find the pods that an event concerns: by the template they wait for, by
+the claim they use.
 
 Rules for this file: informers lag. A pod counts as absent only when its deletion was seen or the server says
 so; a placed pod without a reservation is checked twice, the second time against the server.
@@ -22,10 +25,8 @@ from dray.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTem
 from dray.claims import claim_names, reservation
 from dray.claims.actions import (
     AnyClaim,
-    ClaimAction,
-    CreateClaim,
+    ClaimWrite,
     DeleteClaim,
-    EmitEvent,
     ReleaseClaim,
     RemoveFinalizer,
 )
@@ -33,7 +34,6 @@ from dray.claims.lifecycle import (
     LifecycleLookups,
     decide_for_claim,
     decide_for_classic,
-    decide_for_pod,
     decide_reservations,
     find_claim,
     find_classic_claim,
@@ -42,6 +42,7 @@ from dray.claims.lifecycle import (
 from dray.client.errors import ConflictError
 from dray.client.informers.informer import Informer
 from dray.controllers.claim_actions import ClaimActionExecutor
+from dray.controllers.claim_creation import ClaimCreation
 from dray.controllers.informers import (
     CLAIM_INDEX,
     CONSUMER_INDEX,
@@ -50,7 +51,6 @@ from dray.controllers.informers import (
     TEMPLATE_INDEX,
     SharedInformers,
     list_claim_names,
-    list_template_names,
 )
 from dray.controllers.mutation_cache import MutationCache
 from dray.controllers.workqueue import WorkQueue
@@ -94,13 +94,14 @@ class ResourceClaimController:
         self._workers = workers
         self._shared_informers, self._lookup, self._log = shared_informers, shared_informers.lookup, log
         self._executor = executor
+        self._creation = ClaimCreation(executor, self._lookup)
         time_source = executor.client.options.time_source
         self._now = time_source.clock.monotonic
         self.queue: WorkQueue[ClaimWorkItem] = WorkQueue(QUEUE_NAME, time_source, executor.metrics)
         self._unreserved_since: dict[str, float] = {}
         self._uncollected_since: dict[str, float] = {}
         self._claim_kinds: dict[
-            type, tuple[MutationCache[Any], Callable[[Any, LifecycleLookups], list[ClaimAction]]]
+            type, tuple[MutationCache[Any], Callable[[Any, LifecycleLookups], list[ClaimWrite]]]
         ] = {ResourceClaim: (shared_informers.claim_cache, decide_for_claim)}
         if shared_informers.classic_claim_cache is not None:
             self._claim_kinds[ClassicResourceClaim] = (
@@ -153,10 +154,17 @@ class ResourceClaimController:
             self._enqueue_claims(pod)
 
     def _on_pod_updated(self, old: Pod, new: Pod) -> None:
-        if new.spec.resource_claims and (_has_become_placed(old, new) or self._has_missing_claims(new)):
+        if new.spec.resource_claims and (
+            (_has_become_placed(old, new) and self._is_unready_on_node(new)) or self._has_missing_claims(new)
+        ):
             self._enqueue(new)
         if reservation.is_pod_finished(new) and not reservation.is_pod_finished(old):
             self._enqueue_claims(new)
+
+    def _is_unready_on_node(self, pod: Pod) -> bool:
+        """Whether something is left to do for a pod that got its node: usually its scheduler reserved all."""
+        has_inline = any(entry.template is not None for entry in pod.spec.resource_claims)
+        return has_inline or bool(decide_reservations(pod, self._lookup))
 
     def _has_missing_claims(self, pod: Pod) -> bool:
         """Whether an entry with a template has no claim that is recorded and exists."""
@@ -167,7 +175,7 @@ class ResourceClaimController:
         )
 
     def _on_pod_deleted(self, pod: Pod) -> None:
-        self._executor.forget_pod(pod)
+        self._executor.responses.forget_pod(pod)
         self._unreserved_since.pop(pod.metadata.uid, None)
         self._enqueue_claims(pod)
 
@@ -190,7 +198,7 @@ class ResourceClaimController:
         for consumer in new.status.reserved_for:
             if consumer not in before and self._is_apparently_done(new.metadata.namespace, consumer):
                 self._shared_informers.mark_pod_uncertain(consumer.uid)
-        if decide_for_claim(new, self._lookup):
+        if self._is_newest(new) and decide_for_claim(new, self._lookup):
             self._enqueue(new)
         if new.status.allocation is not None and (old is None or old.status.allocation is None):
             for pod in self._shared_informers.pods.get_by_index(
@@ -198,6 +206,12 @@ class ResourceClaimController:
             ):
                 if pod.spec.node_name:
                     self._enqueue(pod)
+
+    def _is_newest(self, claim: ResourceClaim) -> bool:
+        """Whether this controller has not written a newer version of a claim, or deleted it."""
+        metadata = claim.metadata
+        known = self._shared_informers.claim_cache.get(metadata.namespace, metadata.name)
+        return known is not None and known.metadata.resource_version == metadata.resource_version
 
     def _on_claim_deleted(self, claim: ResourceClaim) -> None:
         """Check the pods of a deleted claim: they get another one."""
@@ -236,30 +250,14 @@ class ResourceClaimController:
 
     async def _reconcile_pod(self, item: ClaimWorkItem) -> None:
         pod = self._shared_informers.pods.get(item.name, item.namespace)
-        if pod is None or self._executor.is_informer_behind(pod):
+        if pod is None or self._executor.responses.is_informer_behind(pod):
             return
-        actions = decide_for_pod(pod, self._lookup)
         if self._stands_back():
-            await self._create_classic_claims(actions)
+            await self._creation.create_classic_claims(pod)
             return
-        # The watch may show a template after a pod that was created later.
-        if _has_events(actions) and await self._executor.read_templates(list_template_names(pod)):
-            actions = decide_for_pod(pod, self._lookup)
-        creations = [action for action in actions if isinstance(action, CreateClaim)]
-        if creations:
-            await self._executor.create_claims(creations)
-            actions = decide_for_pod(pod, self._lookup)
-        for action in actions:
-            if not isinstance(action, CreateClaim):
-                await self._executor.execute(action)
+        await self._creation.create_claims(pod)
         if pod.spec.node_name:
             await self._reconcile_reservations(item, pod)
-
-    async def _create_classic_claims(self, actions: Iterable[ClaimAction]) -> None:
-        """Create the claims that no other controller knows."""
-        for action in actions:
-            if isinstance(action, CreateClaim) and isinstance(action.claim, ClassicResourceClaim):
-                await self._executor.execute(action)
 
     async def _reconcile_reservations(self, item: ClaimWorkItem, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -292,31 +290,32 @@ class ResourceClaimController:
                 return
             if await self._refresh_unseen_pods(claim, actions):
                 continue
-            if self._is_awaiting_collection(item, claim, actions):
+            if await self._is_awaiting_collection(item, claim, actions):
                 return
             if not listed and _is_unused(claim, actions):
                 await self._executor.read_pods(item.namespace)
                 listed = True
                 continue
             try:
-                for action in actions:
-                    await self._executor.execute(action)
+                await self._executor.execute_next(actions)
             except ConflictError:
                 await self._executor.read_claim(claim)
         self.queue.add_rate_limited(item)
 
-    def _is_awaiting_collection(
-        self, item: ClaimWorkItem, claim: AnyClaim, actions: Iterable[ClaimAction]
+    async def _is_awaiting_collection(
+        self, item: ClaimWorkItem, claim: AnyClaim, actions: Iterable[ClaimWrite]
     ) -> bool:
         """Whether to leave a claim whose pod is gone to the garbage collector, for a moment.
 
         Usually the collector marks it for deletion a moment later. A cluster without
-        kube-controller-manager has none.
+        kube-controller-manager has none. A server with transactions leaves claims with our finalizer to this
+        controller.
         """
         waits = (
             claim.metadata.deletion_timestamp is None
             and any(isinstance(action, DeleteClaim) for action in actions)
             and is_garbage(claim, self._lookup)
+            and not await self._is_left_to_controller(claim)
         )
         if not waits:
             self._uncollected_since.pop(claim.metadata.uid, None)
@@ -326,7 +325,13 @@ class ResourceClaimController:
             self.queue.add_after(item, SETTLE_SECONDS - waited)
         return waited < SETTLE_SECONDS
 
-    async def _refresh_unseen_pods(self, claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
+    async def _is_left_to_controller(self, claim: AnyClaim) -> bool:
+        return (
+            claim_names.FINALIZER in claim.metadata.finalizers
+            and await self._executor.client.transactions.is_served()
+        )
+
+    async def _refresh_unseen_pods(self, claim: AnyClaim, actions: Iterable[ClaimWrite]) -> bool:
         """Read pods that seem finished only because the informer does not show them; whether there were
         any.
         """
@@ -356,7 +361,7 @@ class ResourceClaimController:
         return pod is not None and pod.metadata.uid == uid
 
 
-def _list_absent_pods(claim: AnyClaim, actions: Iterable[ClaimAction]) -> set[tuple[str, str]]:
+def _list_absent_pods(claim: AnyClaim, actions: Iterable[ClaimWrite]) -> set[tuple[str, str]]:
     """List name and uid of the pods whose absence the actions rely on."""
     uids = frozenset[str]().union(
         *(each.uids for each in actions if isinstance(each, ReleaseClaim | RemoveFinalizer))
@@ -368,10 +373,6 @@ def _list_absent_pods(claim: AnyClaim, actions: Iterable[ClaimAction]) -> set[tu
     return found
 
 
-def _has_events(actions: Iterable[ClaimAction]) -> bool:
-    return any(isinstance(action, EmitEvent) for action in actions)
-
-
 def _has_become_placed(old: Pod, new: Pod) -> bool:
     """Whether a pod has a node and its claims, and one of them only now."""
     return bool(new.spec.node_name) and (
@@ -379,7 +380,7 @@ def _has_become_placed(old: Pod, new: Pod) -> bool:
     )
 
 
-def _is_unused(claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
+def _is_unused(claim: AnyClaim, actions: Iterable[ClaimWrite]) -> bool:
     """Whether devices are released only because no pod is seen that uses them."""
     ending = claim.metadata.deletion_timestamp is not None
     return not ending and any(isinstance(action, ReleaseClaim) and not action.uids for action in actions)

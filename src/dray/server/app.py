@@ -185,7 +185,7 @@ class ApiServer:
             options.limits.max_body_bytes,
         )
         background = [
-            GarbageCollector(cache, registry, dispatcher.verbs.deleter, self._log_collection_failure).run(),
+            self._build_collector(registry, dispatcher).run(),
             EventExpiry(cache, registry, options.clock).run(),
             compact_history(self._store, options.clock.monotonic),
             self._cache_verifier.run(),
@@ -193,6 +193,15 @@ class ApiServer:
             self._restore_quarantine.run_until_settled(self._store, log=options.log),
         ]
         return app, background
+
+    def _build_collector(self, registry: ObjectRegistry, dispatcher: RequestDispatcher) -> GarbageCollector:
+        return GarbageCollector(
+            self.cache,
+            registry,
+            dispatcher.verbs.deleter,
+            self._log_collection_failure,
+            leaves_claims=self._commits_sequences,
+        )
 
     def _build_registry(self, authorizer: UnionAuthorizer) -> ObjectRegistry:
         return ObjectRegistry(

@@ -167,6 +167,16 @@ class TestPods:
         assert isinstance(action, CreateClaim)
         assert action.entry == "nic"
 
+    def test_claims_whose_names_are_chosen_are_recorded_in_the_same_decision(self):
+        other = PodResourceClaim(name="nic", resource_claim_template_name="t")
+        waiting = pod(FROM_TEMPLATE, other)
+        world = World(TEMPLATE, claim("a", owner="u1", entry="gpu"), waiting)
+        created, record = decide_for_pod(waiting, world.around(), lambda prefix: f"{prefix}xyz")
+        assert isinstance(created, CreateClaim)
+        metadata = created.claim.metadata
+        assert (metadata.name, metadata.generate_name) == ("p-nic-xyz", "p-nic-")
+        assert record == RecordClaims(waiting, (("gpu", "a"), ("nic", "p-nic-xyz")))
+
     def test_what_can_be_made_is_recorded_while_a_template_is_missing(self):
         other = PodResourceClaim(name="nic", resource_claim_template_name="missing")
         waiting = pod(FROM_TEMPLATE, other)
@@ -307,12 +317,14 @@ class TestClaims:
     def test_the_devices_go_first_where_somebody_else_keeps_the_claim(self):
         kept = (FINALIZER, "example.com/keep")
         held = claim(allocated=True, finalizers=kept, **DELETED)
-        assert decide_for_claim(held, World().around()) == [ReleaseClaim(held, frozenset(), True)]
+        assert decide_for_claim(held, World().around()) == [
+            ReleaseClaim(held, frozenset(), True),
+            RemoveFinalizer(held),
+        ]
         freed = claim(finalizers=kept, **DELETED)
         assert decide_for_claim(freed, World().around()) == [RemoveFinalizer(freed)]
 
     def test_a_claim_that_never_had_devices_is_let_go_at_once(self):
-        """It has the finalizer from its creation."""
         fresh = claim(finalizers=(FINALIZER,))
         assert decide_for_claim(fresh, World().around()) == []
         deleted = claim(finalizers=(FINALIZER,), **DELETED)
@@ -332,7 +344,16 @@ class TestClaims:
     @pytest.mark.parametrize("world", [World(), World(pod(uid="another"))])
     def test_a_claim_goes_when_its_pod_is_gone(self, world):
         orphan = claim(users=("u1",), allocated=True, owner="u1", finalizers=(FINALIZER,))
-        assert decide_for_claim(orphan, world.around()) == [DeleteClaim(orphan)]
+        end = [DeleteClaim(orphan), RemoveFinalizer(orphan, frozenset({"u1"}))]
+        assert decide_for_claim(orphan, world.around()) == end
+
+    def test_the_pod_of_a_claim_that_somebody_else_keeps_takes_its_devices_along(self):
+        kept = claim(users=("u1",), allocated=True, owner="u1", finalizers=(FINALIZER, "x.io/keep"))
+        assert decide_for_claim(kept, World().around()) == [DeleteClaim(kept)]
+        assert decide_for_claim(kept, World(pod(phase="Failed")).around()) == [
+            ReleaseClaim(kept, frozenset({"u1"}), True),
+            DeleteClaim(kept),
+        ]
 
     def test_a_claim_with_another_owner_stays_and_gives_back_its_devices(self):
         owner = OwnerRef(api_version="apps/v1", kind="Deployment", name="d", uid="u9")
@@ -349,6 +370,11 @@ class TestClaims:
         made = claim(owner="u1", entry="gpu")
         assert decide_for_claim(made, World(pod(phase="Succeeded")).around()) == [DeleteClaim(made)]
         assert decide_for_claim(made, World(pod(phase="Running", node="n")).around()) == []
+        used = claim(users=("u1",), allocated=True, owner="u1", finalizers=(FINALIZER,))
+        assert decide_for_claim(used, World(pod(phase="Succeeded")).around()) == [
+            DeleteClaim(used),
+            RemoveFinalizer(used, frozenset({"u1"})),
+        ]
 
 
 def test_a_classic_claim_only_loses_its_users():

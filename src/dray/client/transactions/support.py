@@ -70,6 +70,14 @@ class _ResourceList(msgspec.Struct):
 _RESOURCE_LIST_DECODER: Final = msgspec.json.Decoder(_ResourceList)
 
 
+def get_refusal_message(error: ApiError) -> str:
+    """Return the message of a refusal as the refused write alone would have met it."""
+    for cause in error.causes:
+        if cause.reason == _REFUSED_REASON:
+            return error.message.removeprefix(f"{cause.message}: ")
+    return error.message
+
+
 class TransactionSupport:
     """Commits transactions on one server."""
 

@@ -10,6 +10,10 @@ kube-controller-manager collects the same garbage. While it renews its lease, th
 to it for a while and then does what is left: of two collectors at once, each would find objects gone that it
 is about to change, which kube-controller-manager logs as an error.
 
+A claim with the finalizer of claim controllers cannot be deleted without one. Where transactions are served,
+our claim controller deletes such a claim and removes the finalizer in one of them; so the collector leaves it
+to the controller for a moment, and marks it then if it is still there.
+
 Rules for this file: it decides on the state of the cache and writes with preconditions, so an outdated
 decision fails without harm. Several servers may run it at once with the same result as one.
 """
@@ -21,6 +25,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dray.api.kinds import KINDS, Kind, find_kind, get_kind
+from dray.claims.claim_names import FINALIZER
+from dray.server.background.deferred_keys import DeferredKeys
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import MASTERS, ApiCall, ApiRequest, RequestUser
 from dray.server.objects.pending_object import PendingObject
@@ -51,8 +57,11 @@ _RENEWAL_SECONDS: Final = 20.0
 """So long after a renewal of its lease the other collector counts as running."""
 DEFERRED_SECONDS: Final = 10.0
 """So long an object is left to the other collector."""
+CLAIM_SECONDS: Final = 1.0
+"""So long a claim is left to the claim controller."""
 
 _NAMESPACE = get_kind("", "Namespace")
+_CLAIM = get_kind("resource.k8s.io", "ResourceClaim")
 _KINDS: Final = tuple(kind for kind in KINDS if kind.stored_as is None)
 
 
@@ -65,7 +74,10 @@ class GarbageCollector:
         registry: ObjectRegistry,
         deleter: ObjectDeleter,
         report_failure: Callable[[str], None] = lambda _text: None,
+        *,
+        leaves_claims: bool = False,
     ) -> None:
+        """`leaves_claims` says whether claims are left to the claim controller for a moment."""
         self._cache = cache
         self._registry = registry
         self._deleter = deleter
@@ -76,8 +88,9 @@ class GarbageCollector:
         self._queued: set[bytes] = set()
         self._processing: dict[bytes, int | None] = {}
         """Keys in process, with the attempt to requeue them as when they changed meanwhile."""
-        self._deferred: dict[bytes, float] = {}
-        """Keys that are left to the other collector, with the time of their last change."""
+        self._left_to_collector = DeferredKeys(lambda: DEFERRED_SECONDS, self._enqueue_deferred)
+        self._left_to_controller = DeferredKeys(lambda: CLAIM_SECONDS, self._enqueue_deferred)
+        self._leaves_claims = leaves_claims
         self._other_seen = -_RENEWAL_SECONDS
         for kind in _KINDS:
             cache.add_listener(kind, self._on_change)
@@ -85,6 +98,8 @@ class GarbageCollector:
     async def run(self) -> None:
         """Process changed objects, forever; the owner runs this as a task."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._left_to_collector.run())
+            tasks.create_task(self._left_to_controller.run())
             for _ in range(WORKER_COUNT):
                 tasks.create_task(self._run_worker(tasks))
 
@@ -93,14 +108,14 @@ class GarbageCollector:
             key, attempt = await self._queue.get()
             self._queued.discard(key)
             if attempt == 0 and self._is_other_running():
-                self._defer(key, tasks)
+                self._left_to_collector.restart(key)
                 continue
             if key in self._processing:
                 self._processing[key] = attempt
                 continue
             self._processing[key] = None
             try:
-                await self._process(key)
+                await self._process(key, attempt)
             except Exception as error:
                 self._retry_or_report(key, attempt, error, tasks)
             finally:
@@ -110,22 +125,6 @@ class GarbageCollector:
 
     def _is_other_running(self) -> bool:
         return asyncio.get_running_loop().time() - self._other_seen < _RENEWAL_SECONDS
-
-    def _defer(self, key: bytes, tasks: asyncio.TaskGroup) -> None:
-        """Leave an object to the other collector, and look later what is left of it."""
-
-        get_time = asyncio.get_running_loop().time
-
-        async def enqueue_later() -> None:
-            while (rest := self._deferred[key] + DEFERRED_SECONDS - get_time()) > 0:
-                await asyncio.sleep(rest)
-            del self._deferred[key]
-            self._enqueue(key, 1)
-
-        known = key in self._deferred
-        self._deferred[key] = get_time()
-        if not known:
-            tasks.create_task(enqueue_later())
 
     def _retry_or_report(self, key: bytes, attempt: int, error: Exception, tasks: asyncio.TaskGroup) -> None:
         """Retry an object that cannot be collected: no exception may end the server."""
@@ -140,6 +139,9 @@ class GarbageCollector:
     async def _requeue_later(self, key: bytes, attempt: int) -> None:
         await asyncio.sleep(min(0.05 * 2**attempt, _MAX_BACKOFF_SECONDS))
         self._enqueue(key, attempt)
+
+    def _enqueue_deferred(self, key: bytes) -> None:
+        self._enqueue(key, 1)
 
     def _enqueue(self, key: bytes, attempt: int = 0) -> None:
         if key not in self._queued:
@@ -160,6 +162,8 @@ class GarbageCollector:
                 self._uids.pop(before.uid, None)
                 self._enqueue_dependents(before.uid)
         if after is None:
+            self._left_to_collector.discard(key)
+            self._left_to_controller.discard(key)
             self._enqueue_owners(before.owner_references if before else ())
             self._enqueue_namespace(old)
             return
@@ -197,7 +201,7 @@ class GarbageCollector:
         if namespace is not None and namespace.metadata.deletion_timestamp:
             self._enqueue(namespace.key)
 
-    async def _process(self, key: bytes) -> None:
+    async def _process(self, key: bytes, attempt: int) -> None:
         stored = self._cache.get_by_key(key)
         if stored is None:
             return
@@ -205,19 +209,25 @@ class GarbageCollector:
         if metadata.deletion_timestamp:
             await self._process_deletion(stored)
         elif metadata.owner_references:
-            await self._collect_dependent(stored)
+            await self._collect_dependent(stored, attempt)
 
-    async def _collect_dependent(self, stored: StoredObject) -> None:
+    async def _collect_dependent(self, stored: StoredObject, attempt: int) -> None:
         """Delete a dependent whose owners are all gone; remove dangling references from one with owners."""
         owners = stored.metadata.owner_references
         dangling = [owner for owner in owners if not self._has_owner(stored, owner)]
         if not dangling:
             return
         if len(dangling) == len(owners):
-            await self._delete(stored, BACKGROUND)
+            if attempt > 0 or not self._is_left_to_controller(stored):
+                await self._delete(stored, BACKGROUND)
+            elif stored.key not in self._left_to_controller:
+                self._left_to_controller.restart(stored.key)
             return
         uids = {owner.get("uid") for owner in dangling}
         await self._update_metadata(stored, lambda metadata: _drop_owners(metadata, uids))
+
+    def _is_left_to_controller(self, stored: StoredObject) -> bool:
+        return self._leaves_claims and stored.kind is _CLAIM and FINALIZER in stored.metadata.finalizers
 
     def _has_owner(self, stored: StoredObject, reference: Mapping[str, Any]) -> bool:
         key = self._uids.get(reference.get("uid", ""))

@@ -12,14 +12,9 @@ from dray.api.kinds import Kind
 from dray.server.http.errors import new_bad_request, new_conflict
 from dray.server.objects.stored_object import StoredObject
 from dray.server.registry.strategies import get_strategy
+from dray.values.generated_names import complete_name
 
 MetadataDocument = Mapping[str, Any]
-
-NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""The characters of generated names: without vowels, so that they form no words."""
-
-_SUFFIX_LENGTH: Final = 5
-_MAX_NAME_LENGTH: Final = 63
 
 _SERVER_OWNED_FIELDS: Final = (
     "uid",
@@ -41,8 +36,7 @@ def choose_name(metadata: MetadataDocument, random_int: Callable[[int], int]) ->
     name, prefix = metadata.get("name") or "", metadata.get("generateName") or ""
     if name or not prefix:
         return str(name)
-    suffix = "".join(NAME_ALPHABET[random_int(len(NAME_ALPHABET))] for _ in range(_SUFFIX_LENGTH))
-    return str(prefix)[: _MAX_NAME_LENGTH - _SUFFIX_LENGTH] + suffix
+    return complete_name(str(prefix), random_int)
 
 
 def resolve_namespace(kind: Kind, metadata: MetadataDocument, namespace: str) -> str:

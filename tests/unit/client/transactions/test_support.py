@@ -14,6 +14,7 @@ from dray.client.errors import (
     ClientError,
     ConflictError,
     ForbiddenError,
+    InvalidObjectError,
     NotFoundError,
     ServiceUnavailableError,
 )
@@ -27,6 +28,7 @@ from dray.client.transactions.support import (
     TRANSACTIONS_PATH,
     TransactionsUnsupported,
     find_refused_write,
+    get_refusal_message,
 )
 from tests.support.in_process_transport import InProcessTransport
 from tests.unit.client.fakeapi import FakeApi, FakeResponse, InstantTime, claim, failed, serves
@@ -182,11 +184,24 @@ async def test_the_refusal_of_a_write_is_raised_and_names_it(answer, expected):
     assert len(await server.commit()) == 2
 
 
+async def test_the_message_of_a_refusal_is_the_one_that_the_write_alone_would_have_met():
+    which = "request 2 of 2 (create resourceclaims default/a)"
+    causes = [
+        {"reason": "FieldValueInvalid", "message": "no", "field": "spec"},
+        {"reason": "TransactionRequestFailed", "message": which, "field": "spec.requests[1]"},
+    ]
+    server = Server(failed(422, "Invalid", f"{which}: it is invalid", details={"causes": causes}))
+    with pytest.raises(InvalidObjectError) as raised:
+        await server.commit()
+    assert get_refusal_message(raised.value) == "it is invalid"
+
+
 async def test_an_error_about_no_write_names_none():
     server = Server(failed(503, "ServiceUnavailable", "later"))
     with pytest.raises(ServiceUnavailableError) as raised:
         await server.commit()
     assert find_refused_write(raised.value) is None
+    assert get_refusal_message(raised.value) == "later"
 
 
 async def test_a_response_that_does_not_fit_is_an_error():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import permutations
 from types import SimpleNamespace
@@ -58,3 +59,18 @@ def test_nothing_is_left_of_an_owner_and_its_dependent(ending: tuple[Change, ...
     for change in ((None, POD), (None, CLAIM), *ending):
         cache.change(*change)
     assert (collector._uids, collector._dependents) == ({}, {})
+
+
+@pytest.mark.parametrize("table", ["_left_to_collector", "_left_to_controller"])
+def test_nothing_is_left_of_an_object_that_was_left_to_others(table: str):
+    async def work() -> None:
+        cache: Any = Cache()
+        collector = GarbageCollector(cache, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+        cache.change(None, CLAIM)
+        deferred = getattr(collector, table)
+        deferred.restart(CLAIM.key)
+        assert len(deferred) == 1
+        cache.change(CLAIM, None)
+        assert len(deferred) == 0
+
+    asyncio.run(work())
