@@ -28,6 +28,7 @@ import uvloop
 
 from bench import serverobjects
 from dray.api.json_text import write_json
+from dray.api.transactions import GROUP, KIND, TRANSACTIONS_PATH, VERSION
 from dray.cluster.services.api_server import AUDIT_FILE, ServerProcessOptions, open_server
 from dray.server.http.application import ApiApplication, InProcessRequest
 from dray.server.http.requests import AUTHENTICATED, MASTERS, ApiResponse, RequestUser
@@ -39,10 +40,13 @@ PODS: Final = "/api/v1/namespaces/default/pods"
 EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 NODE: Final = "node-0"
+FIRST_BOUND_DEVICE: Final = 100_000
+"""The devices of claims that are allocated with a binding; those of the others come before."""
 USER: Final = RequestUser("bench", (MASTERS, AUTHENTICATED))
 JSON: Final = "application/json"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
+_TRANSACTION: Final = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
 NOW: Final = "2026-01-01T00:00:00Z"
 
 Document = dict[str, Any]
@@ -199,16 +203,31 @@ async def _prepare_claim(target: Target, name: str) -> str:
     return str(claim.stored.revision)
 
 
+async def _prepare_pod_and_claim(target: Target, name: str) -> str:
+    await _prepare_pod(target, name)
+    return await _prepare_claim(target, name)
+
+
 async def _prepare_lease(target: Target, name: str) -> str:
     lease = await target.send("POST", LEASES, _build_lease(name))
     assert lease.stored is not None
     return str(lease.stored.revision)
 
 
-def _allocate(name: str, version: str) -> Request:
+def _allocate(name: str, version: str, first_device: int = 0) -> Request:
     number = int(name.rpartition("-")[2])
-    document = json.loads(serverobjects.allocated(name, version, number))
+    document = json.loads(serverobjects.allocated(name, version, first_device + number))
     return "PUT", f"{serverobjects.CLAIMS}/{name}/status", document, JSON
+
+
+def _allocate_and_bind(name: str, version: str) -> Request:
+    """Do in one transaction what the scheduler writes for a pod."""
+    binding = ("POST", f"{PODS}/{name}/binding", _build_binding(name), JSON)
+    requests = [
+        {"method": method, "path": path, "body": body}
+        for method, path, body, _ in (_allocate(name, version, FIRST_BOUND_DEVICE), binding)
+    ]
+    return "POST", TRANSACTIONS_PATH, {**_TRANSACTION, "spec": {"requests": requests}}, JSON
 
 
 WRITES: Final[dict[str, MeasuredWrite]] = {
@@ -230,6 +249,7 @@ WRITES: Final[dict[str, MeasuredWrite]] = {
         lambda name, _: ("POST", serverobjects.CLAIMS, serverobjects.claim_document(name), JSON),
     ),
     "allocate claim": MeasuredWrite(_prepare_claim, _allocate),
+    "allocate and bind": MeasuredWrite(_prepare_pod_and_claim, _allocate_and_bind),
     "create event": MeasuredWrite(
         _prepare_nothing, lambda name, _: ("POST", EVENTS, _build_event(name), JSON)
     ),

@@ -74,8 +74,8 @@ class InterceptedTransport:
 class RequestGate:
     """Stops the requests it is asked about until it is opened; tells when the first has come."""
 
-    def __init__(self, method: str, *parts: str, most: int = 1_000_000) -> None:
-        self._method, self._parts, self._left = method, parts, most
+    def __init__(self, method: str, *parts: str, body: bytes = b"", most: int = 1_000_000) -> None:
+        self._method, self._parts, self._body, self._left = method, parts, body, most
         self._open = asyncio.Event()
         self.reached = asyncio.Event()
         self.waiting = 0
@@ -83,7 +83,7 @@ class RequestGate:
     async def __call__(self, request: TransportRequest) -> None:
         if request.method != self._method or not all(part in request.path for part in self._parts):
             return
-        if self._left <= 0:
+        if self._left <= 0 or self._body not in request.body:
             return
         self._left -= 1
         self.waiting += 1

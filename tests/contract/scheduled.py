@@ -26,7 +26,7 @@ from dray.scheduler.queue import QueueTiming
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import World
 from tests.contract.documents import device_class
-from tests.contract.intercepted_transport import InterceptedTransport
+from tests.contract.intercepted_transport import InterceptedTransport, RequestGate
 from tests.contract.servers import reaching
 
 SCHEDULER = "dray:scheduler"
@@ -153,9 +153,11 @@ class Place(World):
             if fault is not None:
                 raise fault
 
-    def intercept_client(self, tempo: TimeSource | None = None) -> tuple[Client, InterceptedTransport]:
+    def intercept_client(
+        self, tempo: TimeSource | None = None, *, transactions: bool = False
+    ) -> tuple[Client, InterceptedTransport]:
         """A client for a scheduler over a way that tests meddle with, perhaps with a clock of its own."""
-        transport = InterceptedTransport(self.reach._transport(SCHEDULER))
+        transport = InterceptedTransport(self.reach._transport(SCHEDULER), transactions=transactions)
         client = Client(transport, ClientOptions(time_source=tempo or TimeSource()))
         self.reach._open.append(client)
         return client, transport
@@ -201,6 +203,14 @@ class Place(World):
         name = (await self.recorded(pod))[entry]
         assert name is not None
         return await self.claim(name)
+
+
+def gate_allocation(claim: str, *, transactions: bool, most: int = 1) -> RequestGate:
+    """Stop the write that allocates a claim: alone, or together with the binding of its pod."""
+    path = f"/resourceclaims/{claim}/status"
+    if transactions:
+        return RequestGate("POST", "/transactions", body=path.encode(), most=most)
+    return RequestGate("PUT", path, most=most)
 
 
 def devices_in(claim: ResourceClaim) -> list[str]:

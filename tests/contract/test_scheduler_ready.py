@@ -141,7 +141,7 @@ async def test_all_pods_that_wait_for_the_same_devices_are_woken(tmp_path):
             await here.until(lambda: users(here, "c"), partial(operator.eq, count))
         await say(here, "c", "attached")
         await here.until_bound(*names)
-        assert len(scheduler._binder.locks) == 0
+        assert len(scheduler._binder.reservations.locks) == 0
 
 
 async def test_a_claim_that_vanishes_while_its_pod_waits_for_devices(tmp_path):

@@ -32,6 +32,7 @@ from tests.contract.scheduled import (
     devices_in,
     devices_of,
     exactly,
+    gate_allocation,
     impatient,
     node,
     place,
@@ -52,10 +53,11 @@ def called(name: str) -> profile.PlacementOptions:
     return profile.PlacementOptions(scheduler_name=name)
 
 
-async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path):
+@pytest.mark.parametrize("transactions", [True, False])
+async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path, transactions):
     async with place(way, tmp_path) as here:
-        client, transport = here.intercept_client()
-        transport.before = gate = RequestGate("PUT", "/resourceclaims/slow/status", most=1)
+        client, transport = here.intercept_client(transactions=transactions)
+        transport.before = gate = gate_allocation("slow", transactions=transactions)
         await here.cluster(1, devices=2)
         await here.make(free("slow"), free("fast"))
         async with (
@@ -70,7 +72,7 @@ async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path):
             await here.until_bound("s")
             held = await here.held()
             assert held == {"fast": ["node-a/gpu-0"], "slow": ["node-a/gpu-1"]}
-            assert loser._binder.conflicts == 1
+            assert loser._binder.reservations.conflicts == 1
             assert loser._cache.claims.count_pending_allocations() == 0
 
 
@@ -129,7 +131,7 @@ async def test_who_is_overtaken_takes_back_only_what_was_its_own(tmp_path):
 
 
 async def conflicts(scheduler: Scheduler) -> int:
-    return scheduler._binder.conflicts
+    return scheduler._binder.reservations.conflicts
 
 
 async def all_of(here: Place, names: list[str]) -> list[Any]:
@@ -161,7 +163,7 @@ async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
             await here.make(free("c"), pod("p", by_name("c")))
             await here.until_bound("p")
             assert objections == 0
-            assert scheduler._binder.conflicts == 5
+            assert scheduler._binder.reservations.conflicts == 5
             assert await promised(scheduler) == 0
 
 
@@ -211,11 +213,13 @@ async def test_a_device_that_cannot_be_judged_spoils_its_own_node_only(way, tmp_
 # --- deletions in flight ---
 
 
+@pytest.mark.parametrize("transactions", [True, False])
 @pytest.mark.parametrize("what", ["pod", "claim"])
-async def test_a_waiting_pod_gets_what_was_assumed_for_a_deleted_one(tmp_path, what):
+async def test_a_waiting_pod_gets_what_was_assumed_for_a_deleted_one(tmp_path, what, transactions):
     async with place("inside", tmp_path) as here:
-        client, transport = here.intercept_client()
-        transport.before = gate = RequestGate("PATCH", "/resourceclaims/c", most=1)
+        client, transport = here.intercept_client(transactions=transactions)
+        finalizer = RequestGate("PATCH", "/resourceclaims/c", most=1)
+        transport.before = gate = gate_allocation("c", transactions=True) if transactions else finalizer
         async with here.scheduling(client) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(free("c"), free("d"), pod("p", by_name("c")))
@@ -230,6 +234,9 @@ async def test_a_waiting_pod_gets_what_was_assumed_for_a_deleted_one(tmp_path, w
             gate.open()
             if what == "claim":
                 await here.until_refused("p", "claim default/c does not exist")
+            elif transactions:
+                await here.until_bound("q")
+                assert devices_in(await here.claim("c")) == []
             else:
                 # Its claim keeps the device until somebody takes the pod off it.
                 await here.until(lambda: flying(scheduler), lambda count: count == 0)
@@ -313,17 +320,18 @@ class Enough(Exception):  # noqa: N818 - what is the case
     """The end of a test."""
 
 
-async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
+@pytest.mark.parametrize("transactions", [True, False])
+async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path, transactions):
     """Neither binding slots, nor pods, nor devices get lost when leadership ends in the middle."""
     async with place("inside", tmp_path) as here:
         await here.cluster(1, devices=3)
-        client, transport = here.intercept_client()
+        client, transport = here.intercept_client(transactions=transactions)
         scheduler = Scheduler(client, choices(max_in_flight=1))
         try:
             async with asyncio.TaskGroup() as tasks:
                 await scheduler._informers.start(tasks)
                 for number in range(3):
-                    transport.before = RequestGate("PUT", f"/resourceclaims/c{number}/status", most=1)
+                    transport.before = gate_allocation(f"c{number}", transactions=transactions)
                     await here.make(free(f"c{number}"), pod(f"p-{number}", by_name(f"c{number}")))
                     async with deposed(scheduler):
                         await transport.before.reached.wait()

@@ -20,8 +20,11 @@ from dray.store.base import (
     Compare,
     EntryPage,
     EventBatch,
+    SequenceCommitted,
+    SequenceConflict,
     StoreEntry,
     TxnConflict,
+    TxnStep,
     Write,
 )
 from dray.store.errors import OutcomeUnknownError, StoreClosedError, StoreUnreachableError
@@ -89,6 +92,8 @@ class SimulatedStore:
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
         self.contents = MemoryStore()
+        self.commits_sequences = True
+        """Whether the store commits sequences of transactions; etcd does not."""
         self.conditions: StoreConditions = CalmStoreConditions()
         self.listeners: list[CommitListener] = []
         self._connections: list[StoreConnection] = []
@@ -101,7 +106,7 @@ class SimulatedStore:
 
     def connect(self) -> StoreConnection:
         """Open a connection for one server."""
-        connection = StoreConnection(self)
+        connection = (SequenceConnection if self.commits_sequences else StoreConnection)(self)
         self._connections.append(connection)
         return connection
 
@@ -119,13 +124,24 @@ class SimulatedStore:
         """Carry out a transaction, and tell everyone."""
         before = self.revision
         outcome: Committed | TxnConflict = complete(self.contents.txn(compares, writes))
-        if isinstance(outcome, Committed) and outcome.revision > before:
-            batch = self.contents._log[-1]
+        self._publish(before)
+        return outcome
+
+    def commit_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
+        """Carry out a sequence of transactions, and tell everyone."""
+        before = self.revision
+        outcome: SequenceCommitted | SequenceConflict = complete(self.contents.txn_sequence(steps))
+        self._publish(before)
+        return outcome
+
+    def _publish(self, before: int) -> None:
+        """Tell everyone what was committed after a revision."""
+        for batch in self.contents._log[len(self.contents._log) - (self.revision - before) :]:
             for listener in self.listeners:
                 listener(batch)
+        if self.revision > before:
             for connection in self._connections:
-                connection.announce(outcome.revision)
-        return outcome
+                connection.announce(self.revision)
 
 
 class StoreConnection(AsyncCloseMixin):
@@ -205,11 +221,16 @@ class StoreConnection(AsyncCloseMixin):
         return page
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
+        outcome: Committed | TxnConflict = await self._commit(lambda: self._store.commit(compares, writes))
+        return outcome
+
+    async def _commit(self, work: Callable[[], Any]) -> Any:
+        """Send a write, which the store may not get, or not answer."""
         conditions = self._store.conditions
         if conditions.refuses_txn():
             raise StoreUnreachableError("the store does not answer")
         hidden = conditions.hides_outcome()
-        outcome: Committed | TxnConflict = await self._send(lambda: self._store.commit(compares, writes))
+        outcome = await self._send(work)
         if hidden:
             raise OutcomeUnknownError("the store was sent a write and did not answer")
         return outcome
@@ -255,6 +276,16 @@ class StoreConnection(AsyncCloseMixin):
     async def close(self) -> None:
         self._closed = True
         self._reveal(self._visible)
+
+
+class SequenceConnection(StoreConnection):
+    """A store that commits sequences, as one server sees it."""
+
+    async def txn_sequence(self, steps: Sequence[TxnStep]) -> SequenceCommitted | SequenceConflict:
+        outcome: SequenceCommitted | SequenceConflict = await self._commit(
+            lambda: self._store.commit_sequence(steps)
+        )
+        return outcome
 
 
 def _expire(waiter: asyncio.Future[Any]) -> None:

@@ -138,17 +138,17 @@ class SchedulerInformers:
     def _on_claim_added(self, claim: ResourceClaim) -> None:
         self.allocations.observe(claim, is_listed=self.claims.is_replacing)
         self._cache.claims.add(claim)
-        self._binder.locks.notify_changed(claim)
+        self._binder.reservations.locks.notify_changed(claim)
 
     def _on_claim_updated(self, claim: ResourceClaim) -> None:
         self.allocations.observe(claim, is_listed=self.claims.is_replacing)
         self._cache.claims.update(claim)
-        self._binder.locks.notify_changed(claim)
+        self._binder.reservations.locks.notify_changed(claim)
 
     def _on_claim_deleted(self, claim: ResourceClaim) -> None:
         self.allocations.forget(claim)
         self._cache.claims.remove(claim)
-        self._binder.locks.notify_changed(claim)
+        self._binder.reservations.locks.notify_changed(claim)
 
     def _on_pod_updated(self, pod: Pod) -> None:
         self._cache.update_pod(pod)

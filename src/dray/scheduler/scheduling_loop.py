@@ -84,10 +84,6 @@ class Scheduler:
         self._placer = PodPlacer(
             options, self._clock, self._cache, self._queue, self.metrics, self._informers.get_classic_claim
         )
-        self._binder.duplicate_check = DuplicateCheck(
-            client.options.time_source, self._informers.allocations, self._binder.locks
-        )
-        self._binder.needs_duplicate_check = lambda: not self.ledger.has_ledger
         self._recorder = EventRecorder(client, name, options.identity)
         self._reporter = SchedulingStatusReporter(
             client, self._recorder, options.admission, self._informers.get_pod
@@ -101,9 +97,9 @@ class Scheduler:
         self._register_metrics()
 
     def _register_metrics(self) -> None:
-        add, binder = self.metrics.add_callback, self._binder
-        add(scheduler_metrics.CONFLICTS, lambda: [((), binder.conflicts)])
-        add(scheduler_metrics.DUPLICATES, lambda: [((), binder.duplicates)])
+        add, reservations = self.metrics.add_callback, self._binder.reservations
+        add(scheduler_metrics.CONFLICTS, lambda: [((), reservations.conflicts)])
+        add(scheduler_metrics.DUPLICATES, lambda: [((), reservations.duplicates)])
         add(scheduler_metrics.DUPLICATE_DEVICES, lambda: [((), self._cache.count_duplicates())])
         add(
             scheduler_metrics.LEDGER,
@@ -111,6 +107,12 @@ class Scheduler:
         )
 
     def _connect_callbacks(self) -> None:
+        self._binder.transactions.has_node = self._cache.has_node
+        reservations = self._binder.reservations
+        reservations.duplicate_check = DuplicateCheck(
+            self._client.options.time_source, self._informers.allocations, reservations.locks
+        )
+        reservations.needs_duplicate_check = lambda: not self.ledger.has_ledger
         devices, log = self._placer.devices, self._options.log
         self._reporter.compute_effort = lambda refused: devices.build_work_budget(
             refused.pending_pod, refused.snapshot
@@ -249,12 +251,22 @@ class Scheduler:
         if reserves and not await classic_claims.reserve(self._client, reserves):
             raise StalePlacementError("a claim changed before it could be reserved")
         try:
-            await self._run_pre_bind(queued, placement)
-            await self._binder.bind_pod(placement)
+            if reserves or not await self._try_bind_together(placement):
+                await self._run_pre_bind(queued, placement)
+                await self._binder.bind_pod(placement)
         except (ApiError, StalePlacementError) as failed:
             if not isinstance(failed, PodGoneOrBoundError):
                 await classic_claims.unreserve(self._client, reserves)
             raise
+
+    async def _try_bind_together(self, placement: Placement) -> bool:
+        """Bind the claims and the pod in one transaction; False when that is not possible."""
+        began = self._clock.monotonic()
+        bound = await self._binder.try_bind_together(placement)
+        if bound:
+            # The binding is a part of the same write.
+            self.metrics.record_plugin_time(PLUGIN_NAME, Phase.PRE_BIND, self._clock.monotonic() - began)
+        return bound
 
     async def _run_pre_bind(self, queued: QueuedPod, placement: Placement) -> None:
         """Bind the claims, wait for their devices, and check that the node is still there."""
@@ -333,7 +345,7 @@ class Scheduler:
             for action in give_back:
                 await classic_claims.write_action(self._client, action)
             if freed is not None and not give_back:
-                await self._binder.release_claim(freed, queued.pod)
+                await self._binder.reservations.release(freed, queued.pod)
         except (*CALL_ERRORS, StalePlacementError) as failed:
             return self._handle_binding_failure(queued, failed)
         self._reporter.enqueue(queued, unplaceable)

@@ -21,7 +21,7 @@ from typing import Any
 
 from dray.api.classic import ClassicResourceClaim
 from dray.api.resource import ResourceClaim
-from dray.client.client import DeleteOptions
+from dray.client.client import Client, DeleteOptions
 from dray.client.errors import NotFoundError
 from dray.client.informers.watch_stream import WatchRequest, watch_in_batches
 from dray.client.object_refs import get_kind
@@ -31,6 +31,7 @@ from dray.cluster.services.components import ComponentOptions, build_controllers
 from dray.cluster.services.supervisor import RunnableService
 from tests.contract.classic import classic_claim, classic_class
 from tests.contract.documents import allocation, claim, device_class, resource_slice
+from tests.contract.intercepted_transport import InterceptedTransport
 from tests.contract.servers import Reach, reaching
 from tests.e2e.use_case_cluster import named, node, pod
 
@@ -40,6 +41,8 @@ DRIVER = "acme.example.com"
 POD = get_kind("Pod")
 CLAIM = get_kind("ResourceClaim.resource.k8s.io")
 CLASSIC = get_kind("ResourceClaim.cdi.k8s.io")
+AT_ONCE = 24
+"""Rounds that are played at the same time."""
 DEVICES = 100
 """Devices per pool; a pool per hundred rounds."""
 
@@ -268,8 +271,10 @@ async def _served(make: Callable[[], RunnableService]) -> AsyncIterator[None]:
         await asyncio.wait((task, ready))
 
 
-async def campaign(folder: Path, rounds: int, seed: int, *, schedulers: int = 3, at_once: int = 24) -> Tally:
-    """Play rounds, some at a time."""
+async def campaign(
+    folder: Path, rounds: int, seed: int, *, schedulers: int = 3, transactions: bool = True
+) -> Tally:
+    """Play rounds, some at a time; without `transactions` the schedulers write one by one."""
     chance = random.Random(seed)
     plans = iter([Plan.drawn(number, chance) for number in range(rounds)])
     async with AsyncExitStack() as stack:
@@ -277,7 +282,11 @@ async def campaign(folder: Path, rounds: int, seed: int, *, schedulers: int = 3,
         played = Rounds(reach, Tally(schedulers))
         await played.furnish(rounds)
         parts = [
-            partial(build_scheduler, reach.client(), ComponentOptions(leader_elect=False))
+            partial(
+                build_scheduler,
+                Client(InterceptedTransport(reach._transport(""), transactions=transactions)),
+                ComponentOptions(leader_elect=False),
+            )
             for _ in range(schedulers)
         ]
         for part in (
@@ -292,7 +301,7 @@ async def campaign(folder: Path, rounds: int, seed: int, *, schedulers: int = 3,
                 await played.play(plan)
 
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(at_once):
+            for _ in range(AT_ONCE):
                 tasks.create_task(some())
         await _stopped(judges)
     return played.tally

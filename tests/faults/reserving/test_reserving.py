@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from dray.api.classic import ClassicResourceClaim
 from dray.api.codec import decode_document
 from dray.api.resource import ResourceClaim
@@ -18,8 +20,9 @@ from tests.faults.reserving.rounds import MOST, Judge, campaign
 SEED = 20260109
 
 
-def test_small_exactly_as_many_pods_get_a_place_as_there_are(tmp_path: Path) -> None:
-    tally = asyncio.run(campaign(tmp_path, 12, SEED))
+@pytest.mark.parametrize("transactions", [True, False])
+def test_small_exactly_as_many_pods_get_a_place_as_there_are(tmp_path: Path, transactions: bool) -> None:
+    tally = asyncio.run(campaign(tmp_path, 12, SEED, transactions=transactions))
     print(f"seed {SEED}: {tally}")
     assert tally.rounds == 12
     assert tally.sound(), str(tally)

@@ -72,6 +72,7 @@ class ScheduleRun:
 
     def __init__(self, shape: ClusterShape, block: int) -> None:
         self.cluster = cluster = SimulatedCluster(block, Path())
+        cluster.store.commits_sequences = shape.transactions
         self.model = ClusterModel()
         self.watches = WatchChecker(self.model.fail)
         self.rates = FaultRates(cluster.random)

@@ -92,6 +92,8 @@ class ClusterShape:
     schedulers: int
     nodes: int
     leader_election: bool
+    transactions: bool
+    """Whether the store commits sequences, so that the server has transactions."""
 
     @classmethod
     def from_seed(cls, block: int) -> ClusterShape:
@@ -103,6 +105,7 @@ class ClusterShape:
             schedulers,
             random.choice((1, 2, 2, 3)),
             schedulers == 2 and random.random() < 0.3,
+            bool(block % 3),
         )
 
 

@@ -67,5 +67,7 @@ def test_every_step_is_drawn_and_a_seed_is_a_schedule():
     assert drawn == {*USER_STEPS, *FAULT_STEPS}
     assert Schedule.from_seed(5) == Schedule.from_seed(5)
     assert Schedule.from_seed(5) != Schedule.from_seed(6)
+    shapes = [Schedule.from_seed(seed).shape for seed in range(SCHEDULES)]
+    assert {shape.transactions for shape in shapes} == {True, False}
     whole = Schedule.from_seed(5)
     assert whole.without(range(1)).steps == whole.steps[1:]

@@ -13,8 +13,8 @@ from dray.claims.claim_names import FINALIZER
 from dray.claims.reservation import build_consumer
 from dray.client.errors import ConflictError, NotFoundError, ServerTimeoutError, ServerUnreachableError
 from dray.placement.scheduling_cycle import Placement
-from dray.scheduler.binding.binder import MAX_WRITE_ATTEMPTS
 from dray.scheduler.binding.errors import DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
+from dray.scheduler.binding.reservations import MAX_WRITE_ATTEMPTS
 from tests.unit.placement.claim_objects import claim, having, wanting
 from tests.unit.scheduler.binder_fixture import GIVEN, PROTECTED, BinderFixture, run, users
 
@@ -51,7 +51,7 @@ def test_waiting_consumers_are_reserved_with_the_first_write() -> None:
         # The first had gone when the others came; they went together.
         assert len(fixture.server.writes) == 2
         assert sorted(users(fixture.server.claims["c"])) == [f"p{number}" for number in range(5)]
-        assert len(fixture.binder.locks) == 0
+        assert len(fixture.binder.reservations.locks) == 0
 
     run(play)
 
@@ -78,7 +78,7 @@ def test_a_newer_version_is_read_and_judged_again() -> None:
         placement = fixture.placed()
         fixture.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, labels={"a": "b"})))
         await fixture.bind(placement)
-        assert fixture.binder.conflicts == 1
+        assert fixture.binder.reservations.conflicts == 1
         assert fixture.server.claims["c"].metadata.labels == {"a": "b"}
         assert fixture.server.claims["c"].status.allocation == fixture.given
 
@@ -98,7 +98,7 @@ def test_a_write_with_endless_conflicts_gives_up() -> None:
         fixture.server.patch_changes = busy  # type: ignore[method-assign]
         with pytest.raises(StalePlacementError, match="changes faster than it can be written"):
             await fixture.bind(placement)
-        assert fixture.binder.conflicts == MAX_WRITE_ATTEMPTS
+        assert fixture.binder.reservations.conflicts == MAX_WRITE_ATTEMPTS
 
     run(play)
 
@@ -284,7 +284,7 @@ def hear(fixture: BinderFixture, found: ResourceClaim) -> None:
     """The watch tells of a claim."""
     stored = fixture.server.put(found)
     fixture.book.update(stored)
-    fixture.binder.locks.notify_changed(stored)
+    fixture.binder.reservations.locks.notify_changed(stored)
 
 
 def test_an_allocation_is_never_written_again_for_its_timestamp() -> None:
@@ -306,7 +306,7 @@ def test_when_devices_were_given_is_noted() -> None:
         assert written.allocation_timestamp == fixture.given.allocation_timestamp == "2026-01-01T00:00:00Z"
         hear(fixture, saying(fixture.server.claims["c"], "attached"))
         await task
-        assert len(fixture.binder.locks) == 0
+        assert len(fixture.binder.reservations.locks) == 0
 
     run(play)
 

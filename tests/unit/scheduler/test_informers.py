@@ -44,7 +44,7 @@ class InformersFixture:
         """Each signal, with how many nodes and claims the overlay knew when it came."""
         self.queue.notify = self.wake  # type: ignore[method-assign]
         self.binder_heard: list[str] = []
-        self.binder.locks.notify_changed = self.hear  # type: ignore[method-assign]
+        self.binder.reservations.locks.notify_changed = self.hear  # type: ignore[method-assign]
 
     def hear(self, claim: ResourceClaim) -> None:
         self.binder_heard.append(claim.metadata.name)
