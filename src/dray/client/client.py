@@ -26,6 +26,7 @@ from dray.client.object_refs import SELECT_ALL, ObjectSelector, build_path, reso
 from dray.client.patches import ObjectPatch
 from dray.client.response_decoding import ObjectList, ResponseDecoder
 from dray.client.rest_client import ClientOptions, RestClient
+from dray.client.transactions.object_transaction import ObjectTransaction
 from dray.client.transactions.support import TransactionSupport
 from dray.client.transport import Transport, TransportRequest, TransportResponse, TransportStream
 from dray.client.transports.leader_guard import LeaderGuardTransport
@@ -261,8 +262,12 @@ class Client:
         await self._call(row, "DELETE", path, selector.build_query(), write_json(options.to_document()))
 
     async def bind(self, pod: str, namespace: str, node: str, *, uid: str = "") -> None:
-        """Bind a pod to a node; `ConflictError` when it has one, or is another pod of that name."""
-        await self._write(await self._writes.bind(pod, namespace, node, uid=uid))
+        """Bind a pod to a node; `ConflictError` when it has one, or is another pod of that name.
+
+        Bindings that are posted at the same time are sent together.
+        """
+        binding = ObjectTransaction().bind(pod, namespace, node, uid=uid)
+        await self.transactions.commit(binding, wants_objects=False)
 
     async def evict(self, pod: str, namespace: str, options: DeleteOptions = DEFAULT_DELETE_OPTIONS) -> None:
         """Evict a pod; `TooManyRequestsError` when a disruption budget does not allow it now."""

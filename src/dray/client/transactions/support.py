@@ -29,7 +29,7 @@ from dray.client.rest_client import RestClient
 from dray.client.transactions.batches import TransactionBatcher
 from dray.client.transactions.declined_writes import REMEMBERED_SECONDS, DeclinedWrites
 from dray.client.transactions.object_transaction import ObjectTransaction
-from dray.client.transactions.transaction_requests import find_refused_write
+from dray.client.transactions.transaction_requests import find_refused_write, get_refusal_message
 from dray.client.transport import TransportRequest, TransportResponse
 from dray.client.write_requests import ObjectWrite, WriteRequests
 
@@ -41,6 +41,7 @@ __all__ = [
     "TransactionSupport",
     "TransactionsUnsupported",
     "find_refused_write",
+    "get_refusal_message",
 ]
 
 API_PATH: Final = f"/apis/{GROUP}/{VERSION}"
@@ -68,14 +69,6 @@ class _ResourceList(msgspec.Struct):
 
 
 _RESOURCE_LIST_DECODER: Final = msgspec.json.Decoder(_ResourceList)
-
-
-def get_refusal_message(error: ApiError) -> str:
-    """Return the message of a refusal as the refused write alone would have met it."""
-    for cause in error.causes:
-        if cause.reason == _REFUSED_REASON:
-            return error.message.removeprefix(f"{cause.message}: ")
-    return error.message
 
 
 class TransactionSupport:

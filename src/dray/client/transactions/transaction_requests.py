@@ -82,6 +82,14 @@ def find_refused_write(error: ApiError) -> int | None:
     return find_failed_request(cause for cause in causes if isinstance(cause, Mapping))
 
 
+def get_refusal_message(error: ApiError) -> str:
+    """Return the message of a refusal as the refused write alone would have met it."""
+    for cause in error.causes:
+        if cause.reason == FAILED_REQUEST_REASON:
+            return error.message.removeprefix(f"{cause.message}: ")
+    return error.message
+
+
 def name_refused_write(error: ApiError) -> ApiError:
     """Return the refusal of a write that was sent alone as that of the first write of a transaction."""
     cause = {"reason": FAILED_REQUEST_REASON, "message": error.message, "field": "spec.requests[0]"}

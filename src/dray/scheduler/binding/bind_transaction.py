@@ -28,7 +28,11 @@ from dray.client.client import Client
 from dray.client.errors import ApiError, ConflictError, InvalidObjectError, NotFoundError
 from dray.client.patches import MergePatch, add_preconditions
 from dray.client.transactions.object_transaction import ObjectTransaction
-from dray.client.transactions.support import TransactionsUnsupported, find_refused_write
+from dray.client.transactions.support import (
+    TransactionsUnsupported,
+    find_refused_write,
+    get_refusal_message,
+)
 from dray.placement.scheduling_cycle import Placement
 from dray.scheduler.binding.claim_locks import ClaimLock
 from dray.scheduler.binding.errors import StalePlacementError
@@ -135,7 +139,7 @@ class BindTransactions:
             await raise_refusal(self._client, pod, refused)
         elif isinstance(refused, ConflictError):
             stored = written[position].stored
-            await self._reservations.reread_after_conflict(stored, _get_own_message(refused))
+            await self._reservations.reread_after_conflict(stored, get_refusal_message(refused))
         elif isinstance(refused, NotFoundError):
             raise self._reservations.forget_deleted(written[position].stored) from None
         else:
@@ -170,11 +174,6 @@ def _add_finalizer(transaction: ObjectTransaction, stored: ResourceClaim) -> Non
         add_preconditions(patch, metadata.resource_version, metadata.uid),
         metadata.namespace,
     )
-
-
-def _get_own_message(refused: ApiError) -> str:
-    """What the server says about the refused write, without the number of the write."""
-    return refused.message.removeprefix(f"{refused.causes[-1].message}: ")
 
 
 def _get_uid(claim: ResourceClaim) -> str:
