@@ -25,7 +25,13 @@ from dray.api.strategies.defaults import apply_defaults
 from dray.api.strategies.gated_fields import DroppedField, FeatureGateFilter
 from dray.api.strategies.open_defaults import apply_open_defaults
 from dray.api.whole_objects import build_empty_status
-from dray.server.objects.stored_object import StoredObject, cache_view, encode_document, encode_struct
+from dray.server.objects.stored_object import (
+    StoredObject,
+    cache_metadata,
+    cache_view,
+    encode_document,
+    encode_struct,
+)
 
 
 @lru_cache(maxsize=256)
@@ -156,6 +162,10 @@ class PendingObject:
         if self._document is None and not self.kind.open:
             return encode_struct(self.view)
         return encode_document(self.kind, self.document)
+
+    def cache_metadata(self, value: bytes) -> None:
+        """Cache the metadata for those who follow the store, now that `value` is about to be stored."""
+        cache_metadata(value, self.metadata if self._view is None else self._view.metadata)
 
     def cache_view(self, stored: StoredObject) -> None:
         """Cache the struct for later readers, now that `encoded` is stored."""
