@@ -22,13 +22,14 @@ from dray.server.http.request_body import (
     STRICT,
     UndecodableBodyError,
     convert_document,
+    convert_parts,
     decode_body,
     find_duplicates,
     parse_json_or_yaml,
     read_field_validation,
 )
 from dray.server.http.requests import ApiRequest
-from dray.server.objects.conversion import convert_from_storage, convert_to_storage
+from dray.server.objects.conversion import convert_from_storage, convert_to_storage, is_storage_version
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch import json_patch, merge_patch, strategic_merge_patch
@@ -44,6 +45,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MERGE_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH)
+_STATUS_PARTS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
@@ -65,6 +67,7 @@ class ObjectPatcher:
         else:
             _check_force(request)
         duplicates = find_duplicates(request.body, mode) if content_type in _MERGE_TYPES else ()
+        is_status_only = _is_status_only(request, kind, patch)
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
@@ -72,19 +75,25 @@ class ObjectPatcher:
                 return self._apply(request, (kind, version), patch, old, warnings)
             if old is None:
                 raise new_not_found(kind, call.name)
-            document = convert_from_storage(kind, version, old.document)
+            stored = PendingObject.from_stored(old)
+            document = convert_from_storage(kind, version, stored.document)
+            if is_status_only:
+                document = _select_status_parts(document)
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
             try:
-                body = convert_document(kind, version, patched, mode, duplicates, prechecked)
+                if is_status_only:
+                    body = convert_parts(kind, patched, mode, duplicates, prechecked)
+                else:
+                    body = convert_document(kind, version, patched, mode, duplicates, prechecked)
             except UndecodableBodyError as error:
                 raise _to_invalid_patch(kind, call.name, error) from None
             warnings[:] = body.warnings
             object_metadata.check_name(body.pending.metadata, call.name, required=True)
             object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
             object_metadata.check_resource_version(kind, old, body.pending.metadata)
-            return self._writer.propose_update(request, version, body.pending, old, warnings)
+            return self._writer.propose_update(request, version, body.pending, stored, warnings)
 
         result = await self._registry.write(request, kind, call.namespace, call.name, decide)
         return WriteResult(result.stored, result.created, result.deleted, (*warnings, *result.warnings))
@@ -127,7 +136,8 @@ class ObjectPatcher:
             place = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace), call.name
             return self._writer.propose_create(request, version, applied, place, warnings, fields)
         object_metadata.check_preconditions(kind, old, given.metadata)
-        return self._writer.propose_update(request, version, applied, old, warnings, fields)
+        stored = PendingObject.from_stored(old)
+        return self._writer.propose_update(request, version, applied, stored, warnings, fields)
 
 
 def parse_patch(request: ApiRequest) -> Any:
@@ -137,6 +147,24 @@ def parse_patch(request: ApiRequest) -> Any:
     if request.content_type not in ACCEPTED_PATCH_TYPES:
         raise new_unsupported_media_type(ACCEPTED_PATCH_TYPES)
     return decode_body(ApiRequest(request.call, request.user, {}, request.body))
+
+
+def _is_status_only(request: ApiRequest, kind: Kind, patch: Any) -> bool:
+    """Whether a patch of a status names nothing but what it may write: then nothing else is looked at."""
+    return (
+        request.call.subresource == "status"
+        and request.content_type in _MERGE_TYPES
+        and is_storage_version(kind, request.call.version)
+        and isinstance(patch, dict)
+        and _STATUS_PARTS.issuperset(patch)
+    )
+
+
+def _select_status_parts(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of an object that a patch of its status may name; its managed fields cannot be written."""
+    parts = {name: part for name, part in document.items() if name in _STATUS_PARTS}
+    metadata = {name: value for name, value in parts["metadata"].items() if name != "managedFields"}
+    return {**parts, "metadata": metadata}
 
 
 def _check_force(request: ApiRequest) -> None:
