@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from dray.store.base import FIRST_REVISION, MAX_BUFFERED_EVENTS, EventBatch, StoreEntry, StoreEvent
 from dray.store.errors import StoreClosedError
-from dray.store.watch_buffer import WatchBuffer
+from dray.store.watch_buffer import WatchBuffer, count_bytes
 
 SLASH = b"/"
 MAX_CACHED_FOLDERS = 4096
@@ -207,8 +207,10 @@ class WatchBroadcaster:
             whole = len(events) == len(batch.events)
             part = batch if whole else EventBatch(batch.revision, tuple(events))
             watchers = self._watchers[prefix]
-            for buffer in watchers.buffers:
-                buffer.put(part)
+            if watchers.buffers:
+                size = count_bytes(part)
+                for buffer in watchers.buffers:
+                    buffer.put(part, size=size)
             for field, values in watchers.by_field.items():
                 self._dispatch_by_value(part, field, values)
 
@@ -227,8 +229,9 @@ class WatchBroadcaster:
         for value, events in found.items():
             whole = len(events) == len(batch.events)
             part = batch if whole else EventBatch(batch.revision, tuple(events))
+            size = count_bytes(part)
             for buffer in watchers[value]:
-                buffer.put(part)
+                buffer.put(part, size=size)
 
     def _find_prefixes(self, key: bytes) -> Sequence[bytes]:
         """Return the watched prefixes of this key."""

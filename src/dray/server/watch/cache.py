@@ -286,16 +286,14 @@ class WatchCache:
 
     def _apply_entry(self, key: bytes, entry: StoreEntry | None) -> None:
         # A newer server on the same store may have kinds that this one does not know.
-        if key.startswith(REGISTRY_PREFIX) and parse_kind(key) is not None:
-            self._replace_object(key, None if entry is None else StoredObject.from_entry(entry))
-        else:
+        kind = parse_kind(key) if key.startswith(REGISTRY_PREFIX) else None
+        if kind is None:
             self._put_row(key, entry)
-
-    def _replace_object(self, key: bytes, new: StoredObject | None) -> None:
+            return
+        new = None if entry is None else StoredObject(kind, entry.key, entry.value, entry.mod_revision)
         old = self._put_object(key, new)
-        either = new or old
-        if either is not None:
-            for listener in self._listeners.get(build_kind_prefix(either.kind), ()):
+        if new is not None or old is not None:
+            for listener in self._listeners.get(build_kind_prefix(kind), ()):
                 listener(old, new)
 
     def _put_object(self, key: bytes, new: StoredObject | None) -> StoredObject | None:
