@@ -64,6 +64,10 @@ def _write_field(
 def _metadata_to_document(metadata: ObjectMeta) -> dict[str, Any]:
     """Metadata as plain values; the entries of managed fields are shared, because they are never changed."""
     document: dict[str, Any] = to_builtins(replace(metadata, managed_fields=()))
+    # Structs have tuples where documents have lists, and comparisons tell them apart.
+    for name in ("ownerReferences", "finalizers"):
+        if name in document:
+            document[name] = list(document[name])
     if metadata.managed_fields:
         document["managedFields"] = list(metadata.managed_fields)
     return document
@@ -191,6 +195,10 @@ class PendingObject:
             document = document | {"metadata": kept}
         unread = self.kind.open and self._view is None
         return PendingObject(self.kind, document, None if unread else replace(self.view, metadata=known))
+
+    def take_metadata(self, other: PendingObject) -> PendingObject:
+        """The object of a closed kind with the metadata of another one."""
+        return PendingObject.from_view(self.kind, replace(self.view, metadata=other.view.metadata))
 
     def replace_managed_fields(self, fields: list[dict[str, Any]]) -> PendingObject:
         """The object with other managed fields."""

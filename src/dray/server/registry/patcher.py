@@ -45,7 +45,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MERGE_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH)
-_STATUS_PARTS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+_TYPE_FIELDS: Final = ("apiVersion", "kind")
+_METADATA: Final = "metadata"
+_STATUS: Final = "status"
 ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
@@ -66,8 +68,9 @@ class ObjectPatcher:
             _check_apply(request)
         else:
             _check_force(request)
-        duplicates = find_duplicates(request.body, mode) if content_type in _MERGE_TYPES else ()
-        is_status_only = _is_status_only(request, kind, patch)
+        may_have_duplicates = content_type in _MERGE_TYPES and not request.has_unique_fields
+        duplicates = find_duplicates(request.body, mode) if may_have_duplicates else ()
+        part = _find_patched_part(request, kind, patch)
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
@@ -76,14 +79,15 @@ class ObjectPatcher:
             if old is None:
                 raise new_not_found(kind, call.name)
             stored = PendingObject.from_stored(old)
-            document = convert_from_storage(kind, version, stored.document)
-            if is_status_only:
-                document = _select_status_parts(document)
+            if part:
+                document = _select_part(part, stored)
+            else:
+                document = convert_from_storage(kind, version, stored.document)
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
             try:
-                if is_status_only:
+                if part:
                     body = convert_parts(kind, patched, mode, duplicates, prechecked)
                 else:
                     body = convert_document(kind, version, patched, mode, duplicates, prechecked)
@@ -93,7 +97,8 @@ class ObjectPatcher:
             object_metadata.check_name(body.pending.metadata, call.name, required=True)
             object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
             object_metadata.check_resource_version(kind, old, body.pending.metadata)
-            return self._writer.propose_update(request, version, body.pending, stored, warnings)
+            pending = stored.take_metadata(body.pending) if part == _METADATA else body.pending
+            return self._writer.propose_update(request, version, pending, stored, warnings)
 
         result = await self._registry.write(request, kind, call.namespace, call.name, decide)
         return WriteResult(result.stored, result.created, result.deleted, (*warnings, *result.warnings))
@@ -149,22 +154,30 @@ def parse_patch(request: ApiRequest) -> Any:
     return decode_body(ApiRequest(request.call, request.user, {}, request.body))
 
 
-def _is_status_only(request: ApiRequest, kind: Kind, patch: Any) -> bool:
-    """Whether a patch of a status names nothing but what it may write: then nothing else is looked at."""
-    return (
-        request.call.subresource == "status"
-        and request.content_type in _MERGE_TYPES
-        and is_storage_version(kind, request.call.version)
-        and isinstance(patch, dict)
-        and _STATUS_PARTS.issuperset(patch)
-    )
+def _find_patched_part(request: ApiRequest, kind: Kind, patch: Any) -> str:
+    """The only part of an object that a patch names and writes: then nothing else is looked at.
+
+    It is the status, or the metadata of a closed kind; empty when the patch may write more.
+    """
+    if request.content_type not in _MERGE_TYPES or not is_storage_version(kind, request.call.version):
+        return ""
+    if not isinstance(patch, dict):
+        return ""
+    part = request.call.subresource or _METADATA
+    is_known = part == _STATUS or (part == _METADATA and not kind.open)
+    return part if is_known and patch.keys() <= {*_TYPE_FIELDS, _METADATA, part} else ""
 
 
-def _select_status_parts(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of an object that a patch of its status may name; its managed fields cannot be written."""
-    parts = {name: part for name, part in document.items() if name in _STATUS_PARTS}
-    metadata = {name: value for name, value in parts["metadata"].items() if name != "managedFields"}
-    return {**parts, "metadata": metadata}
+def _select_part(part: str, stored: PendingObject) -> dict[str, Any]:
+    """What a patch of one part of an object may name; with a status, managed fields cannot be written."""
+    kind = stored.kind
+    document: dict[str, Any] = {"apiVersion": kind.internal_api_version, "kind": kind.name}
+    if part == _METADATA:
+        return {**document, _METADATA: stored.metadata}
+    known = stored.document
+    metadata = {name: value for name, value in known[_METADATA].items() if name != "managedFields"}
+    document[_METADATA] = metadata
+    return {**document, _STATUS: known[_STATUS]} if _STATUS in known else document
 
 
 def _check_force(request: ApiRequest) -> None:

@@ -1,4 +1,6 @@
-"""Patches of a status: the server looks at nothing else, and answers as if it had looked at everything."""
+"""Patches of one part of an object: the server looks at nothing else, and answers as if it had looked at
+everything.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.api import MERGE, STRATEGIC, Api, ServerResponse, path, serving
-from tests.contract.documents import allocation, claim, node, pod
+from tests.contract.documents import allocation, claim, node, pod, template
 
 _CONDITION = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 _TIME = re.compile(r'"time":"[^"]*"')
@@ -73,6 +75,49 @@ async def test_a_patch_of_a_status_gives_what_it_gives_when_it_also_names_an_emp
             for patch in patches:
                 short = await _patch(api, where, patch, content_type, mode)
                 _compare(short, await _patch(api, where, {**patch, "spec": {}}, content_type, mode))
+
+
+_METADATA: tuple[dict[str, Any], ...] = (
+    {"finalizers": None},
+    {"finalizers": ["example.com/b"]},
+    {"$setElementOrder/finalizers": ["example.com/b", "example.com/a"], "finalizers": ["example.com/b"]},
+    {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]},
+    {"finalizers": "none"},
+    {"labels": {"kept": None, "new": "1"}, "annotations": {"a": "b"}},
+    {"labels": {"kept": 1}},
+    {"labels": {"not valid": "1"}},
+    {"ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Thing", "name": "q", "uid": "2"}]},
+    {"ownerReferences": [{"uid": "1", "$patch": "delete"}]},
+    {"managedFields": [{}]},
+    {"managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:a": {}}}]},
+    {"uid": "another"},
+    {"resourceVersion": "1"},
+    {"generation": 7, "unknownField": 1},
+    {"namespace": "other"},
+    {"name": "other"},
+    {"deletionTimestamp": None, "creationTimestamp": "2020-01-01T00:00:00Z"},
+)
+
+
+@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
+@pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
+async def test_a_patch_of_the_metadata_gives_what_it_gives_when_it_also_names_an_empty_spec(
+    content_type: str, mode: str
+) -> None:
+    async with serving() as api:
+        owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "p", "uid": "1"}
+        finalizers = ["example.com/a", "example.com/c"]
+        made: dict[str, Any] = {"labels": {"kept": "1"}, "finalizers": finalizers, "ownerReferences": [owner]}
+        await api.create(claim("a", **made))
+        await api.patch(path("resourceclaims", "a", sub="status"), _CLAIMS[0], MERGE)
+        await api.create({**template("a"), "metadata": {"name": "a", "namespace": "default", **made}})
+        for plural in ("resourceclaims", "resourceclaimtemplates"):
+            for metadata in _METADATA:
+                patch = {"metadata": metadata}
+                short = await _patch(api, path(plural, "a"), patch, content_type, mode)
+                whole = await _patch(api, path(plural, "a"), {**patch, "spec": {}}, content_type, mode)
+                assert short.document.get("spec") == whole.document.get("spec")
+                _compare(short, whole)
 
 
 async def test_a_patch_of_a_status_keeps_a_spec_that_was_stored_unchecked() -> None:
