@@ -41,11 +41,11 @@ def collect_fields(structure: Structure, document: Mapping[str, Any]) -> FieldTr
 
 
 def compare_documents(structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any]) -> FieldChanges:
-    """Compare two states of an object."""
+    """Compare two states of an object; the tree of what has changed is sorted."""
     changed: FieldTree = {}
     removed: FieldTree = {}
     _compare_maps(structure, old, new, (changed, removed))
-    return FieldChanges(changed, removed)
+    return FieldChanges(_sort_level(changed), removed)
 
 
 def collect_new_fields(structure: Structure, document: Mapping[str, Any]) -> FieldTree:
@@ -187,9 +187,14 @@ def _record_value(step: str, was: Any, now: Any, found: tuple[FieldTree, FieldTr
 def _record_below(step: str, below: tuple[FieldTree, FieldTree], found: tuple[FieldTree, FieldTree]) -> None:
     changed, removed = below
     if changed:
-        found[0][step] = changed
+        found[0][step] = _sort_level(changed)
     if removed:
         found[1][step] = removed
+
+
+def _sort_level(tree: FieldTree) -> FieldTree:
+    """Sort the elements of a tree whose branches are sorted."""
+    return {step: tree[step] for step in sorted(tree)} if len(tree) > 1 else tree
 
 
 def _is_empty(value: Any) -> bool:
