@@ -27,6 +27,7 @@ from dray.api.meta import ObjectMeta
 from dray.store import StoreEntry
 
 REGISTRY_PREFIX = b"/registry/"
+_GROUP_START = len(REGISTRY_PREFIX)
 
 
 @lru_cache(maxsize=256)
@@ -62,7 +63,7 @@ _KINDS_BY_PREFIX: dict[bytes, Kind] = {
 
 def parse_kind(key: bytes) -> Kind | None:
     """The kind of the object at a key; None when the server has no such kind."""
-    group_end = key.find(b"/", len(REGISTRY_PREFIX))
+    group_end = key.find(b"/", _GROUP_START)
     end = key.find(b"/", group_end + 1)
     return _KINDS_BY_PREFIX.get(key[: end + 1])
 

@@ -321,13 +321,15 @@ class WatchCache:
         undo: list[tuple[bytes, StoredObject | StoreEntry | None]] = []
 
         def stage(write: Write, revision: int) -> None:
-            key = write.key
-            new = StoreEntry(key, write.value, 0, revision, 0) if isinstance(write, Put) else None
+            key, value = write.key, write.value if type(write) is Put else None
             if key.startswith(REGISTRY_PREFIX):
-                stored = None if new is None else StoredObject.from_entry(new)
+                kind = parse_kind(key)
+                assert kind is not None, key
+                stored = None if value is None else StoredObject(kind, key, value, revision)
                 undo.append((key, self._put_object(key, stored)))
             else:
-                undo.append((key, self._put_row(key, new)))
+                row = None if value is None else StoreEntry(key, value, 0, revision, 0)
+                undo.append((key, self._put_row(key, row)))
 
         try:
             yield stage
