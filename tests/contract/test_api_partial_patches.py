@@ -13,7 +13,7 @@ from tests.contract.api import MERGE, STRATEGIC, Api, ServerResponse, path, serv
 from tests.contract.documents import allocation, claim, node, pod, template
 
 _CONDITION = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-_TIME = re.compile(r'"time":"[^"]*"')
+_TIME = re.compile(r"'time': '[^']*'")
 _ANY: tuple[dict[str, Any], ...] = (
     {},
     {"status": None},

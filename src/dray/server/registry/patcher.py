@@ -79,10 +79,7 @@ class ObjectPatcher:
             if old is None:
                 raise new_not_found(kind, call.name)
             stored = PendingObject.from_stored(old)
-            if part:
-                document = _select_part(part, stored)
-            else:
-                document = convert_from_storage(kind, version, stored.document)
+            document = _select_document((kind, version), part, stored)
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
@@ -168,9 +165,14 @@ def _find_patched_part(request: ApiRequest, kind: Kind, patch: Any) -> str:
     return part if is_known and patch.keys() <= {*_TYPE_FIELDS, _METADATA, part} else ""
 
 
-def _select_part(part: str, stored: PendingObject) -> dict[str, Any]:
-    """What a patch of one part of an object may name; with a status, managed fields cannot be written."""
-    kind = stored.kind
+def _select_document(kind_version: tuple[Kind, str], part: str, stored: PendingObject) -> dict[str, Any]:
+    """What a patch may name: the object in the client's version, or what belongs to the patched part.
+
+    With a status, managed fields cannot be written.
+    """
+    kind, version = kind_version
+    if not part:
+        return convert_from_storage(kind, version, stored.document)
     document: dict[str, Any] = {"apiVersion": kind.internal_api_version, "kind": kind.name}
     if part == _METADATA:
         return {**document, _METADATA: stored.metadata}
