@@ -36,6 +36,7 @@ from bench.writerequests import (
     build_transaction,
 )
 from dray.cluster.services.api_server import AUDIT_FILE, ServerProcessOptions, open_server
+from dray.cluster.services.process_setup import freeze_garbage_collector
 
 COUNTED: Final = 20
 ROUNDS: Final = 5
@@ -150,6 +151,7 @@ async def measure(sorts: list[str], count: int, *, profile: bool) -> list[WriteC
         directory = Path(folder) / "server"
         async with open_server(ServerProcessOptions(directory, port=0)) as server:
             target = Target(server.app)
+            freeze_garbage_collector()  # as every service does
             await target.send("POST", serverobjects.CLASSES, json.loads(serverobjects.device_class()))
             await target.send("POST", serverobjects.NODES, json.loads(serverobjects.node(0)))
             for sort in sorts:
