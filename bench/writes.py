@@ -13,11 +13,11 @@ import argparse
 import cProfile
 import json
 import pstats
+import re
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -27,29 +27,20 @@ import msgspec
 import uvloop
 
 from bench import serverobjects
-from dray.api.json_text import write_json
-from dray.api.transactions import GROUP, KIND, TRANSACTIONS_PATH, VERSION
+from bench.writerequests import (
+    TRANSACTIONS,
+    WRITES,
+    MeasuredWrite,
+    Request,
+    Target,
+    build_transaction,
+)
 from dray.cluster.services.api_server import AUDIT_FILE, ServerProcessOptions, open_server
-from dray.server.http.application import ApiApplication, InProcessRequest
-from dray.server.http.requests import AUTHENTICATED, MASTERS, ApiResponse, RequestUser
+from dray.cluster.services.process_setup import freeze_garbage_collector
 
 COUNTED: Final = 20
 ROUNDS: Final = 5
 """Rounds of timed writes, of which the best counts."""
-PODS: Final = "/api/v1/namespaces/default/pods"
-EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
-LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-NODE: Final = "node-0"
-FIRST_BOUND_DEVICE: Final = 100_000
-"""The devices of claims that are allocated with a binding; those of the others come before."""
-USER: Final = RequestUser("bench", (MASTERS, AUTHENTICATED))
-JSON: Final = "application/json"
-MERGE: Final = "application/merge-patch+json"
-STRATEGIC: Final = "application/strategic-merge-patch+json"
-_TRANSACTION: Final = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
-NOW: Final = "2026-01-01T00:00:00Z"
-
-Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,201 +55,16 @@ class WriteCost:
     microseconds: float
 
 
-class Target:
-    """A server in this process."""
-
-    def __init__(self, app: ApiApplication) -> None:
-        self._app = app
-        self._answers: dict[str, Document] = {}
-
-    async def send(
-        self, method: str, path: str, document: Document | None = None, content_type: str = JSON
-    ) -> ApiResponse:
-        """Send a request; anything but success ends the measurement."""
-        body = b"" if document is None else write_json(document)
-        headers = {"accept": JSON, "user-agent": "bench/1", "content-type": content_type}
-        response = await self._app.serve_in_process(InProcessRequest(method, path, {}, headers, body), USER)
-        if response.code >= 400:
-            raise SystemExit(f"{method} {path}: {response.code} {response.body!r}")
-        return response
-
-    async def read_version(self, path: str) -> str:
-        """Read the version of an object, which an update names."""
-        response = await self.send("GET", path)
-        assert isinstance(response.body, bytes)
-        return str(json.loads(response.body)["metadata"]["resourceVersion"])
-
-
-Request = tuple[str, str, Document | None, str]
-"""Method, path, body and its media type."""
-
-
-@dataclass(frozen=True)
-class MeasuredWrite:
-    """A sort of write: what must be there before, and the request."""
-
-    prepare: Callable[[Target, str], Any]
-    build: Callable[[str, Any], Request]
-    """Builds the request for the object of a name; gets what `prepare` returned."""
-
-
-def build_pod(name: str) -> Document:
-    """A pod with two containers, a claim from a template, resources and labels, as a user writes it."""
-    containers = [
-        {
-            "name": role,
-            "image": f"registry.example/{role}:1",
-            "env": [{"name": "RANK", "value": "0"}, {"name": "ROLE", "value": role}],
-            "resources": {
-                "requests": {"cpu": "500m", "memory": "1Gi"},
-                "limits": {"memory": "2Gi"},
-                "claims": [{"name": "gpu"}],
-            },
-            "ports": [{"containerPort": 8080, "name": f"{role}-http"}],
-        }
-        for role in ("train", "sidecar")
-    ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": "train", "queue": "research"}},
-        "spec": {
-            "containers": containers,
-            "restartPolicy": "Never",
-            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
-        },
-    }
-
-
-def _build_status_patch(name: str) -> Document:
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": NOW}
-    containers = [
-        {
-            "name": role,
-            "image": f"registry.example/{role}:1",
-            "imageID": "sha256:0",
-            "ready": True,
-            "restartCount": 0,
-            "state": {"running": {"startedAt": NOW}},
-        }
-        for role in ("train", "sidecar")
-    ]
-    status = {
-        "phase": "Running",
-        "podIP": "10.0.0.1",
-        "podIPs": [{"ip": "10.0.0.1"}],
-        "startTime": NOW,
-        "conditions": [{"type": "PodReadyToStartContainers", "status": "True"}, ready],
-        "containerStatuses": containers,
-    }
-    return {"metadata": {"name": name}, "status": status}
-
-
-def _build_event(name: str) -> Document:
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": "default"},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "type": "Normal",
-        "reason": "Scheduled",
-        "action": "Binding",
-        "note": f"Successfully assigned default/{name} to {NODE}",
-        "reportingController": "default-scheduler",
-        "reportingInstance": "default-scheduler-0",
-        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": name, "uid": "1"},
-    }
-
-
-def _build_lease(name: str, version: str = "") -> Document:
-    metadata = {"name": name, "namespace": "default"}
-    if version:
-        metadata["resourceVersion"] = version
-    renewed = "2026-01-01T00:00:00.000000Z" if version else "2025-12-31T00:00:00.000000Z"
-    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewed}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-
-
-def _build_binding(name: str) -> Document:
-    target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
-    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-
-
-async def _prepare_nothing(target: Target, name: str) -> None:
-    """There is nothing to prepare."""
-
-
-async def _prepare_pod(target: Target, name: str) -> None:
-    await target.send("POST", PODS, build_pod(name))
-
-
-async def _prepare_bound_pod(target: Target, name: str) -> None:
-    await target.send("POST", PODS, build_pod(name))
-    await target.send("POST", f"{PODS}/{name}/binding", _build_binding(name))
-
-
-async def _prepare_claim(target: Target, name: str) -> str:
-    claim = await target.send("POST", serverobjects.CLAIMS, serverobjects.claim_document(name))
-    assert claim.stored is not None
-    return str(claim.stored.revision)
-
-
-async def _prepare_pod_and_claim(target: Target, name: str) -> str:
-    await _prepare_pod(target, name)
-    return await _prepare_claim(target, name)
-
-
-async def _prepare_lease(target: Target, name: str) -> str:
-    lease = await target.send("POST", LEASES, _build_lease(name))
-    assert lease.stored is not None
-    return str(lease.stored.revision)
-
-
-def _allocate(name: str, version: str, first_device: int = 0) -> Request:
-    number = int(name.rpartition("-")[2])
-    document = json.loads(serverobjects.allocated(name, version, first_device + number))
-    return "PUT", f"{serverobjects.CLAIMS}/{name}/status", document, JSON
-
-
-def _allocate_and_bind(name: str, version: str) -> Request:
-    """Do in one transaction what the scheduler writes for a pod."""
-    binding = ("POST", f"{PODS}/{name}/binding", _build_binding(name), JSON)
-    requests = [
-        {"method": method, "path": path, "body": body}
-        for method, path, body, _ in (_allocate(name, version, FIRST_BOUND_DEVICE), binding)
-    ]
-    return "POST", TRANSACTIONS_PATH, {**_TRANSACTION, "spec": {"requests": requests}}, JSON
-
-
-WRITES: Final[dict[str, MeasuredWrite]] = {
-    "create pod": MeasuredWrite(_prepare_nothing, lambda name, _: ("POST", PODS, build_pod(name), JSON)),
-    "bind pod": MeasuredWrite(
-        _prepare_pod, lambda name, _: ("POST", f"{PODS}/{name}/binding", _build_binding(name), JSON)
-    ),
-    "patch pod status": MeasuredWrite(
-        _prepare_bound_pod,
-        lambda name, _: ("PATCH", f"{PODS}/{name}/status", _build_status_patch(name), MERGE),
-    ),
-    "patch pod as kubelet": MeasuredWrite(
-        _prepare_bound_pod,
-        lambda name, _: ("PATCH", f"{PODS}/{name}/status", _build_status_patch(name), STRATEGIC),
-    ),
-    "delete pod": MeasuredWrite(_prepare_pod, lambda name, _: ("DELETE", f"{PODS}/{name}", None, JSON)),
-    "create claim": MeasuredWrite(
-        _prepare_nothing,
-        lambda name, _: ("POST", serverobjects.CLAIMS, serverobjects.claim_document(name), JSON),
-    ),
-    "allocate claim": MeasuredWrite(_prepare_claim, _allocate),
-    "allocate and bind": MeasuredWrite(_prepare_pod_and_claim, _allocate_and_bind),
-    "create event": MeasuredWrite(
-        _prepare_nothing, lambda name, _: ("POST", EVENTS, _build_event(name), JSON)
-    ),
-    "renew lease": MeasuredWrite(
-        _prepare_lease,
-        lambda name, version: ("PUT", f"{LEASES}/{name}", _build_lease(name, str(version)), JSON),
-    ),
+SORTS: Final[dict[str, tuple[MeasuredWrite, bool]]] = {
+    **{name: (write, False) for name, write in WRITES.items()},
+    **{
+        name if together else f"{name}, one by one": (write, together)
+        for name, write in TRANSACTIONS.items()
+        for together in (False, True)
+    },
 }
-"""The sorts of writes that are measured."""
+"""What is measured, and whether the requests of one write are sent as a transaction."""
+_NO_NAME: Final = re.compile("[^a-z0-9]+")
 
 
 class CallCounter:
@@ -289,16 +95,18 @@ class CallCounter:
 class WriteMeasurement:
     """Measures one sort of write."""
 
-    def __init__(self, target: Target, audit: Path, sort: str, write: MeasuredWrite) -> None:
-        self._target, self._audit, self._sort, self._write = target, audit, sort, write
+    def __init__(self, target: Target, audit: Path, sort: str) -> None:
+        self._target, self._audit, self._sort = target, audit, sort
+        self._write, self._together = SORTS[sort]
         self._number = 0
 
     async def _prepare_requests(self, count: int) -> list[Request]:
-        requests = []
+        requests: list[Request] = []
         for _ in range(count):
             self._number += 1
-            name = f"{self._sort.replace(' ', '-')}-{self._number}"
-            requests.append(self._write.build(name, await self._write.prepare(self._target, name)))
+            name = f"{_NO_NAME.sub('-', self._sort)}-{self._number}"
+            parts = self._write.build(name, await self._write.prepare(self._target, name))
+            requests += [build_transaction(parts)] if self._together else parts
         return requests
 
     async def _send_all(self, requests: list[Request]) -> None:
@@ -343,16 +151,17 @@ async def measure(sorts: list[str], count: int, *, profile: bool) -> list[WriteC
         directory = Path(folder) / "server"
         async with open_server(ServerProcessOptions(directory, port=0)) as server:
             target = Target(server.app)
+            freeze_garbage_collector()  # as every service does
             await target.send("POST", serverobjects.CLASSES, json.loads(serverobjects.device_class()))
             await target.send("POST", serverobjects.NODES, json.loads(serverobjects.node(0)))
             for sort in sorts:
-                work = WriteMeasurement(target, directory / AUDIT_FILE, sort, WRITES[sort])
+                work = WriteMeasurement(target, directory / AUDIT_FILE, sort)
                 if profile:
                     await work.profile(count)
                     continue
                 costs.append(cost := await work.measure(count))
                 print(
-                    f"{cost.write:20}{cost.calls:>8.0f}{cost.decodes:>9.1f}{cost.encodes:>9.1f}"
+                    f"{cost.write:36}{cost.calls:>8.0f}{cost.decodes:>9.1f}{cost.encodes:>9.1f}"
                     f"{cost.audit_lines:>13.1f}{cost.microseconds:>14.0f}",
                     flush=True,
                 )
@@ -362,13 +171,13 @@ async def measure(sorts: list[str], count: int, *, profile: bool) -> list[WriteC
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m bench.writes", description=__doc__)
     parser.add_argument("--count", type=int, default=100, help="writes in a round")
-    parser.add_argument("--only", choices=sorted(WRITES), help="one sort of write")
+    parser.add_argument("--only", choices=sorted(SORTS), help="one sort of write")
     parser.add_argument("--profile", action="store_true", help="print a profile instead of the table")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     chosen = parser.parse_args(arguments)
-    sorts = [chosen.only] if chosen.only else list(WRITES)
+    sorts = [chosen.only] if chosen.only else list(SORTS)
     if not chosen.profile:
-        print(f"{'':20}{'calls':>8}{'decodes':>9}{'encodes':>9}{'audit lines':>13}{'processor µs':>14}")
+        print(f"{'':36}{'calls':>8}{'decodes':>9}{'encodes':>9}{'audit lines':>13}{'processor µs':>14}")
     costs = uvloop.run(measure(sorts, chosen.count, profile=chosen.profile))
     if chosen.json:
         chosen.json.write_text(json.dumps([asdict(cost) for cost in costs], indent=2) + "\n", "utf-8")

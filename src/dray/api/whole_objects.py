@@ -77,6 +77,24 @@ def decode_whole_document(
 
     A `trusted` document holds only values JSON can hold.
     """
+    return _build_object(kind, version, *_normalize_document(kind, version, document, trusted=trusted))
+
+
+def decode_parts(kind: Kind, document: Mapping[str, Any], *, trusted: bool = False) -> DecodedObject:
+    """Decode a document that has only some of the top-level fields of its kind, in the storage version.
+
+    It is checked and brought to its form as a whole document would be; fields that it does not have stay
+    away.
+    """
+    text, unknown = _normalize_document(kind, kind.version, document, trusted=trusted)
+    parts = {name: part for name, part in read_json(text).items() if name in document}
+    return DecodedObject(kind, kind.version, decode_projection(kind, parts), unknown, parts)
+
+
+def _normalize_document(
+    kind: Kind, version: str, document: Mapping[str, Any], *, trusted: bool
+) -> tuple[bytes, tuple[UnknownField, ...]]:
+    """Return the text of a document in its one form, and the unknown fields that it had."""
     object_type = find_object_type(kind.format_api_version(version), kind.name)
     assert object_type is not None, kind
     errors = [] if trusted else find_non_json_values(document)
@@ -84,14 +102,13 @@ def decode_whole_document(
         raise build_decode_error(kind, version, errors)
     given = normalize_document(kind, document)
     try:
-        return _build_object(kind, version, _normalize(object_type, ENCODER.encode(given)), ())
+        return _normalize(object_type, ENCODER.encode(given)), ()
     except _REFUSED:
         pass  # the slow path below reports every problem
     fitted, found = check_document(given, object_type)
     if found.type_errors:
         raise build_decode_error(kind, version, found.type_errors)
-    text = _normalize(object_type, write_json(fitted))
-    return _build_object(kind, version, text, tuple(found.unknown_fields))
+    return _normalize(object_type, write_json(fitted)), tuple(found.unknown_fields)
 
 
 def check_message(

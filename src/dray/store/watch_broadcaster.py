@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from dray.store.base import FIRST_REVISION, MAX_BUFFERED_EVENTS, EventBatch, StoreEntry, StoreEvent
 from dray.store.errors import StoreClosedError
-from dray.store.watch_buffer import WatchBuffer
+from dray.store.watch_buffer import WatchBuffer, count_bytes
 
 SLASH = b"/"
 MAX_CACHED_FOLDERS = 4096
@@ -199,18 +199,27 @@ class WatchBroadcaster:
                 del self._unaligned_lengths[len(prefix)]
 
     def _dispatch(self, batch: EventBatch) -> None:
+        if len(batch.events) == 1:
+            for prefix in self._find_prefixes(batch.events[0].key):
+                self._dispatch_part(prefix, batch)
+            return
         seen: dict[bytes, list[StoreEvent]] = {}
         for event in batch.events:
             for prefix in self._find_prefixes(event.key):
                 seen.setdefault(prefix, []).append(event)
         for prefix, events in seen.items():
             whole = len(events) == len(batch.events)
-            part = batch if whole else EventBatch(batch.revision, tuple(events))
-            watchers = self._watchers[prefix]
+            self._dispatch_part(prefix, batch if whole else EventBatch(batch.revision, tuple(events)))
+
+    def _dispatch_part(self, prefix: bytes, part: EventBatch) -> None:
+        """Deliver the changes under a prefix to its watchers."""
+        watchers = self._watchers[prefix]
+        if watchers.buffers:
+            size = count_bytes(part)
             for buffer in watchers.buffers:
-                buffer.put(part)
-            for field, values in watchers.by_field.items():
-                self._dispatch_by_value(part, field, values)
+                buffer.put(part, size=size)
+        for field, values in watchers.by_field.items():
+            self._dispatch_by_value(part, field, values)
 
     def _dispatch_by_value(
         self, batch: EventBatch, field: str, watchers: Mapping[str, Collection[WatchBuffer]]
@@ -227,8 +236,9 @@ class WatchBroadcaster:
         for value, events in found.items():
             whole = len(events) == len(batch.events)
             part = batch if whole else EventBatch(batch.revision, tuple(events))
+            size = count_bytes(part)
             for buffer in watchers[value]:
-                buffer.put(part)
+                buffer.put(part, size=size)
 
     def _find_prefixes(self, key: bytes) -> Sequence[bytes]:
         """Return the watched prefixes of this key."""

@@ -20,7 +20,7 @@ class WatchBuffer:
 
     def __init__(self, max_events: int, max_bytes: int = MAX_BUFFERED_BYTES) -> None:
         self._max_events, self._max_bytes = max_events, max_bytes
-        self._pending: deque[EventBatch] = deque()
+        self._pending: deque[tuple[EventBatch, int]] = deque()
         self._events = self._bytes = 0
         self._error: Exception | None = None
         self._reader_waiter: asyncio.Future[bool] | None = None
@@ -29,20 +29,24 @@ class WatchBuffer:
         self._deadline = 0.0
         self.delivered_revision = 0
 
-    def put(self, batch: EventBatch, *, bounded: bool = True) -> None:
-        """Add a batch; a bounded buffer that would overflow drops everything and fails instead."""
+    def put(self, batch: EventBatch, *, size: int | None = None, bounded: bool = True) -> None:
+        """Add a batch, whose `size` in bytes may be known; a bounded buffer that would overflow drops
+        everything and fails instead.
+        """
         if self._error is not None:
             return
+        if size is None:
+            size = count_bytes(batch)
         self._events += len(batch.events)
-        self._bytes += count_bytes(batch)
+        self._bytes += size
         # One batch always fits: a revision cannot be delivered in parts.
         if bounded and self._pending and (self._events > self._max_events or self._bytes > self._max_bytes):
             self._pending.clear()
             self.fail(self._build_slow_error())
             return
-        if self._pending and not self._pending[-1].events:
+        if self._pending and not self._pending[-1][0].events:
             self._pending.pop()  # Whatever follows a bookmark that was not read makes it obsolete.
-        self._pending.append(batch)
+        self._pending.append((batch, size))
         self._wake(self._reader_waiter)
 
     async def wait_until_drained(self) -> None:
@@ -67,10 +71,14 @@ class WatchBuffer:
             # A batch may have arrived between the time-out and this line; it goes first.
             if not await self._wait_for_wakeup(timeout) and not self._pending and self._error is None:
                 return None
-        batch = self._pending.popleft()
-        self._events -= len(batch.events)
-        self._bytes -= count_bytes(batch)
+        batch = self._take()
         self.delivered_revision = batch.revision
+        return batch
+
+    def _take(self) -> EventBatch:
+        batch, size = self._pending.popleft()
+        self._events -= len(batch.events)
+        self._bytes -= size
         return batch
 
     def coalesce_pending(self, batch: EventBatch) -> EventBatch:
@@ -79,9 +87,7 @@ class WatchBuffer:
             return batch
         events = list(batch.events)
         while self._pending and len(events) < MAX_COALESCED_EVENTS:
-            batch = self._pending.popleft()
-            self._events -= len(batch.events)
-            self._bytes -= count_bytes(batch)
+            batch = self._take()
             events += batch.events
         self.delivered_revision = batch.revision
         return EventBatch(batch.revision, tuple(events))

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dray.api.core.pod import CONTAINER_LISTS
+from dray.api.json_text import write_json
+from dray.values.cache_bounds import CacheBound
 from dray.values.quantity import ZERO, Quantity, QuantityError
 
 Document = Mapping[str, Any]
@@ -22,6 +24,12 @@ Amounts = dict[str, Quantity]
 BEST_EFFORT: Final = "BestEffort"
 BURSTABLE: Final = "Burstable"
 GUARANTEED: Final = "Guaranteed"
+
+QOS_CLASSES: Final = CacheBound("QoS classes of resources", 1_024, "the process")
+MAX_CACHED_BYTES: Final = 1024
+"""Larger resources are classified each time: a few of them would fill the memory."""
+_classes: dict[bytes, str] = {}
+"""QoS classes by the JSON text of resources."""
 
 COMPUTE_RESOURCES: Final = ("cpu", "memory")
 
@@ -52,6 +60,19 @@ def compute_qos_class(spec: Document) -> str:
 
 
 def _classify(resources: Any) -> str:
+    """The QoS class of a container or pod with these resources; those of most were seen before."""
+    if not resources:
+        return BEST_EFFORT
+    text = write_json(resources)
+    known = _classes.get(text)
+    if known is None:
+        known = _compute_class(resources)
+        if len(text) <= MAX_CACHED_BYTES:
+            QOS_CLASSES.put(_classes, text, known)
+    return known
+
+
+def _compute_class(resources: Any) -> str:
     requests, limits = read_amounts(resources, "requests"), read_amounts(resources, "limits")
     pairs = [(requests.get(name, ZERO), limits.get(name, ZERO)) for name in COMPUTE_RESOURCES]
     if all(request == limit == ZERO for request, limit in pairs):

@@ -164,11 +164,7 @@ def convert_document(
 
     A `prechecked` document is known to contain nothing but JSON values.
     """
-    if not isinstance(document, dict):
-        raise new_bad_request(f"the body must be an object of kind {kind.name}, for example a JSON object")
-    expected = {"apiVersion": kind.format_api_version(version), "kind": kind.name}
-    _check_type_fields(document, expected)
-    given = {**document, **expected}
+    given = _complete_type_fields(kind, version, document)
     try:
         if whole_objects.has_object_type(kind, version):
             decoded = whole_objects.decode_whole_document(kind, version, given, trusted=prechecked)
@@ -177,6 +173,29 @@ def convert_document(
     except DecodeError as error:
         raise new_undecodable(kind, version, error) from None
     return _build_decoded_body(decoded, mode, duplicates)
+
+
+def convert_parts(
+    kind: Kind, document: Any, mode: str = IGNORE, duplicates: Sequence[str] = (), prechecked: bool = False
+) -> DecodedBody:
+    """Convert some of the top-level fields of a document, in the storage version; the others are empty."""
+    if not whole_objects.has_object_type(kind, kind.version):
+        return convert_document(kind, kind.version, document, mode, duplicates, prechecked)
+    given = _complete_type_fields(kind, kind.version, document)
+    try:
+        decoded = whole_objects.decode_parts(kind, given, trusted=prechecked)
+    except DecodeError as error:
+        raise new_undecodable(kind, kind.version, error) from None
+    return _build_decoded_body(decoded, mode, duplicates)
+
+
+def _complete_type_fields(kind: Kind, version: str, document: Any) -> dict[str, Any]:
+    """The document with `kind` and `apiVersion`; raises an `ApiStatusError` when it has others."""
+    if not isinstance(document, dict):
+        raise new_bad_request(f"the body must be an object of kind {kind.name}, for example a JSON object")
+    expected = {"apiVersion": kind.format_api_version(version), "kind": kind.name}
+    _check_type_fields(document, expected)
+    return {**document, **expected}
 
 
 def _check_type_fields(document: Mapping[str, Any], expected: Mapping[str, str]) -> None:

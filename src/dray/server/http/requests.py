@@ -173,13 +173,19 @@ class ApiRequest(msgspec.Struct, frozen=True):
     @property
     def content_type(self) -> str:
         """The media type of the body; Python's official client sends none and means JSON."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
+        return _clean_media_type(self.headers.get("content-type", ""))
 
     @property
     def field_manager(self) -> str:
         """The manager of the fields this request writes: `fieldManager`, or the program's name."""
         given = self.call.query.get("fieldManager", "")
         return given or _clean_program_name(self.headers.get("user-agent", "").partition("/")[0]) or "unknown"
+
+
+@lru_cache(maxsize=1024)
+def _clean_media_type(header: str) -> str:
+    """The media type in a header, without its parameters."""
+    return header.partition(";")[0].strip().lower() or JSON
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,13 @@ from dray.api.strategies.defaults import apply_defaults
 from dray.api.strategies.gated_fields import DroppedField, FeatureGateFilter
 from dray.api.strategies.open_defaults import apply_open_defaults
 from dray.api.whole_objects import build_empty_status
-from dray.server.objects.stored_object import StoredObject, cache_view, encode_document, encode_struct
+from dray.server.objects.stored_object import (
+    StoredObject,
+    cache_metadata,
+    cache_view,
+    encode_document,
+    encode_struct,
+)
 
 
 @lru_cache(maxsize=256)
@@ -58,6 +64,10 @@ def _write_field(
 def _metadata_to_document(metadata: ObjectMeta) -> dict[str, Any]:
     """Metadata as plain values; the entries of managed fields are shared, because they are never changed."""
     document: dict[str, Any] = to_builtins(replace(metadata, managed_fields=()))
+    # Structs have tuples where documents have lists, and comparisons tell them apart.
+    for name in ("ownerReferences", "finalizers"):
+        if name in document:
+            document[name] = list(document[name])
     if metadata.managed_fields:
         document["managedFields"] = list(metadata.managed_fields)
     return document
@@ -157,6 +167,10 @@ class PendingObject:
             return encode_struct(self.view)
         return encode_document(self.kind, self.document)
 
+    def cache_metadata(self, value: bytes) -> None:
+        """Cache the metadata for those who follow the store, now that `value` is about to be stored."""
+        cache_metadata(value, self.metadata if self._view is None else self._view.metadata)
+
     def cache_view(self, stored: StoredObject) -> None:
         """Cache the struct for later readers, now that `encoded` is stored."""
         if self._view is not None:
@@ -181,6 +195,10 @@ class PendingObject:
             document = document | {"metadata": kept}
         unread = self.kind.open and self._view is None
         return PendingObject(self.kind, document, None if unread else replace(self.view, metadata=known))
+
+    def take_metadata(self, other: PendingObject) -> PendingObject:
+        """The object of a closed kind with the metadata of another one."""
+        return PendingObject.from_view(self.kind, replace(self.view, metadata=other.view.metadata))
 
     def replace_managed_fields(self, fields: list[dict[str, Any]]) -> PendingObject:
         """The object with other managed fields."""

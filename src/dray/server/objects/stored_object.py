@@ -11,7 +11,8 @@ Rules for this file: no other module builds or parses keys and stored bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +27,7 @@ from dray.api.meta import ObjectMeta
 from dray.store import StoreEntry
 
 REGISTRY_PREFIX = b"/registry/"
+_GROUP_START = len(REGISTRY_PREFIX)
 
 
 @lru_cache(maxsize=256)
@@ -61,7 +63,7 @@ _KINDS_BY_PREFIX: dict[bytes, Kind] = {
 
 def parse_kind(key: bytes) -> Kind | None:
     """The kind of the object at a key; None when the server has no such kind."""
-    group_end = key.find(b"/", len(REGISTRY_PREFIX))
+    group_end = key.find(b"/", _GROUP_START)
     end = key.find(b"/", group_end + 1)
     return _KINDS_BY_PREFIX.get(key[: end + 1])
 
@@ -97,11 +99,11 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def namespace(self) -> str:
-        return parse_namespace(self.key)
+        return self.key.rsplit(b"/", 2)[1].decode() if self.kind.namespaced else ""
 
     @property
     def name(self) -> str:
-        return self.key.decode().rpartition("/")[2]
+        return self.key[self.key.rfind(b"/") + 1 :].decode()
 
     @property
     def served_json(self) -> bytes:
@@ -122,12 +124,19 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
     @property
     def view(self) -> Any:
         """The struct of the kind: complete for closed kinds, the fields that dray reads for open ones."""
-        return _views(self)
+        view = _views.find(self)
+        if view is None:
+            view = decode_stored(self.kind, self.served_json)
+            _views.add(self, len(self.value), view)
+        return view
 
     @property
     def metadata(self) -> StoredMetadata:
         """The metadata that selectors and the garbage collector read."""
-        metadata: StoredMetadata = _metadata_cache(self)
+        metadata: StoredMetadata | None = _metadata_cache.find(self.value)
+        if metadata is None:
+            metadata = _METADATA_DECODER.decode(self.value).metadata
+            _metadata_cache.add(self.value, len(self.value), metadata)
         return metadata
 
 
@@ -143,32 +152,27 @@ class _DecodeCache:
     Evicting one entry at a time would be slow: finding the first key of a dict scans all deleted entries.
     """
 
-    def __init__(self, decode: Callable[[StoredObject], Any]) -> None:
-        self._decode = decode
-        self._newer: dict[StoredObject, Any] = {}
-        self._older: dict[StoredObject, Any] = {}
+    def __init__(self) -> None:
+        self._newer: dict[StoredObject | bytes, Any] = {}
+        self._older: dict[StoredObject | bytes, Any] = {}
 
-    def __call__(self, stored: StoredObject) -> Any:
-        decoded = self.find(stored)
-        if decoded is None:
-            decoded = self._decode(stored)
-            self.add(stored, decoded)
-        return decoded
-
-    def find(self, stored: StoredObject) -> Any:
+    def find(self, stored: StoredObject | bytes) -> Any:
         """The decoded object, if it is cached; None otherwise."""
         decoded = self._newer.get(stored)
         return decoded if decoded is not None else self._older.get(stored)
 
-    def add(self, stored: StoredObject, decoded: Any) -> None:
-        if len(stored.value) <= MAX_CACHED_BYTES:
+    def add(self, stored: StoredObject | bytes, size: int, decoded: Any) -> None:
+        if size <= MAX_CACHED_BYTES:
             if len(self._newer) >= MAX_CACHED_VIEWS:
                 self._older, self._newer = self._newer, {}
             self._newer[stored] = decoded
 
 
-_views = _DecodeCache(lambda stored: decode_stored(stored.kind, stored.served_json))
-_metadata_cache = _DecodeCache(lambda stored: _METADATA_DECODER.decode(stored.value).metadata)
+_views = _DecodeCache()
+_metadata_cache = _DecodeCache()
+"""By the stored bytes: the metadata that the server reads does not depend on the revision, so it is cached
+before a write is committed. Its first readers follow the store, and are faster than the writer.
+"""
 
 
 def build_deleted(stored: StoredObject, revision: int) -> StoredObject:
@@ -177,16 +181,25 @@ def build_deleted(stored: StoredObject, revision: int) -> StoredObject:
     view = _views.find(stored)
     if view is not None and _views.find(last) is None:
         metadata = replace(view.metadata, resource_version=str(revision))
-        _views.add(last, replace(view, metadata=metadata))
+        _views.add(last, len(last.value), replace(view, metadata=metadata))
     return last
 
 
 def cache_view(stored: StoredObject, view: Any) -> None:
     """Cache the struct of an object that was just written."""
-    _views.add(stored, view)
-    known: ObjectMeta = view.metadata
+    _views.add(stored, len(stored.value), view)
+
+
+def cache_metadata(value: bytes, metadata: ObjectMeta | Mapping[str, Any]) -> None:
+    """Cache the metadata of an object that is about to be stored, from its struct or document."""
+    if not isinstance(metadata, ObjectMeta):
+        with contextlib.suppress(msgspec.ValidationError):
+            _metadata_cache.add(value, len(value), msgspec.convert(metadata, StoredMetadata))
+        return
+    known = metadata
     _metadata_cache.add(
-        stored,
+        value,
+        len(value),
         StoredMetadata(
             known.name,
             known.namespace,

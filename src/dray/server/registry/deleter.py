@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from dray.api.json_text import write_json
-from dray.api.kinds import Kind
+from dray.api.kinds import Kind, get_kind
 from dray.clock import Clock, format_timestamp
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid_options, new_not_found
 from dray.server.http.request_body import decode_message
@@ -39,6 +40,8 @@ PROPAGATION_FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND
 """The finalizer that stores a propagation policy until the garbage collector has carried it out."""
 
 _OPTIONS: Final = "DeleteOptions"
+_POD: Final = get_kind("", "Pod")
+_NAMESPACE: Final = get_kind("", "Namespace")
 _TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 _MAX_GRACE_SECONDS: Final = 2**31
 """About 68 years; a later deletion time could not be represented."""
@@ -100,11 +103,11 @@ class ObjectDeleter:
         graceful = get_strategy(old.kind).deletes_gracefully
         if not graceful and not finalizers:
             return DeleteObject()
-        document = old.document
-        metadata = document["metadata"]
-        grace = _compute_grace_seconds(document, delete_options) if graceful else 0
-        if not finalizers and not _has_spec_finalizers(document) and not grace:
+        grace, has_spec_finalizers = _read_holds(old, delete_options) if graceful else (0, False)
+        if not finalizers and not has_spec_finalizers and not grace:
             return DeleteObject()
+        stored = PendingObject.from_stored(old)
+        metadata = stored.metadata
         marked = metadata.get("deletionTimestamp") is not None
         shorter = marked and grace < int(metadata.get("deletionGracePeriodSeconds") or 0)
         if marked and not shorter and finalizers == (metadata.get("finalizers") or []):
@@ -116,7 +119,7 @@ class ObjectDeleter:
             if not marked and metadata.get("generation"):
                 changed["generation"] = int(metadata["generation"]) + 1
         # Unlike other empty values, a grace period of 0 is stored: it says that nobody waits any longer.
-        return SaveObject(_mark_deleted(PendingObject.from_stored(old), changed))
+        return SaveObject(_mark_deleted(stored, changed))
 
 
 def _mark_deleted(pending: PendingObject, metadata: Mapping[str, Any]) -> PendingObject:
@@ -182,16 +185,41 @@ def _check_propagation(policy: Any, orphans: Any) -> None:
         raise new_invalid_options(_OPTIONS, "propagationPolicy", what, "FieldValueInvalid")
 
 
-def _compute_grace_seconds(document: Mapping[str, Any], delete_options: Mapping[str, Any]) -> int:
-    """The grace period of an object in seconds; only pods on a node have one."""
-    if document["kind"] != "Pod" or document["apiVersion"] != "v1":
-        return 0
-    spec, status = document.get("spec") or {}, document.get("status") or {}
-    if not spec.get("nodeName") or status.get("phase") in _TERMINAL_PHASES:
-        return 0
+class _HoldingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a spec that may keep an object that is deleted."""
+
+    node_name: Any = None
+    termination_grace_period_seconds: Any = 30
+    finalizers: Any = None
+
+
+class _PhaseStatus(msgspec.Struct, frozen=True):
+    phase: Any = None
+
+
+class _HoldingFields(msgspec.Struct, frozen=True):
+    """The fields of an object that may keep it when it is deleted; the rest is not decoded."""
+
+    spec: _HoldingSpec | None = None
+    status: _PhaseStatus | None = None
+
+
+_HOLDS_DECODER: Final = msgspec.json.Decoder(_HoldingFields)
+
+
+def _read_holds(stored: StoredObject, delete_options: Mapping[str, Any]) -> tuple[int, bool]:
+    """The grace period of an object in seconds, which only pods on a node have, and whether its spec has
+    finalizers, as only a namespace has.
+    """
+    held = _HOLDS_DECODER.decode(stored.value)
+    spec, status = held.spec or _HoldingSpec(), held.status or _PhaseStatus()
+    if stored.kind is _NAMESPACE:
+        return 0, bool(spec.finalizers)
+    if stored.kind is not _POD or not spec.node_name or status.phase in _TERMINAL_PHASES:
+        return 0, False
     requested = delete_options.get("gracePeriodSeconds")
-    seconds = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
-    return min(max(int(seconds or 0), 0), _MAX_GRACE_SECONDS)
+    seconds = spec.termination_grace_period_seconds if requested is None else requested
+    return min(max(int(seconds or 0), 0), _MAX_GRACE_SECONDS), False
 
 
 def _compute_finalizers(present: Sequence[str], delete_options: Mapping[str, Any]) -> list[str]:
@@ -202,10 +230,6 @@ def _compute_finalizers(present: Sequence[str], delete_options: Mapping[str, Any
         return list(present)
     kept = [name for name in present if name not in PROPAGATION_FINALIZERS.values()]
     return [*kept, PROPAGATION_FINALIZERS[policy]] if policy in PROPAGATION_FINALIZERS else kept
-
-
-def _has_spec_finalizers(document: Mapping[str, Any]) -> bool:
-    return document["kind"] == "Namespace" and bool((document.get("spec") or {}).get("finalizers"))
 
 
 def _build_single_request(request: ApiRequest, stored: StoredObject) -> ApiRequest:

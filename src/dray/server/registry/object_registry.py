@@ -318,6 +318,8 @@ class ObjectRegistry:
             )
         if old is None or old.value != value or writes:
             writes.append(Delete(key) if pending is None else Put(key, value))
+            if pending is not None:
+                pending.cache_metadata(value)
         # Several rules may rely on the same key.
         unique = tuple(dict.fromkeys(compares))
         return PlannedWrite(change, key, value, unique, tuple(writes), tuple(warnings))

@@ -22,13 +22,14 @@ from dray.server.http.request_body import (
     STRICT,
     UndecodableBodyError,
     convert_document,
+    convert_parts,
     decode_body,
     find_duplicates,
     parse_json_or_yaml,
     read_field_validation,
 )
 from dray.server.http.requests import ApiRequest
-from dray.server.objects.conversion import convert_from_storage, convert_to_storage
+from dray.server.objects.conversion import convert_from_storage, convert_to_storage, is_storage_version
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.patch import json_patch, merge_patch, strategic_merge_patch
@@ -44,6 +45,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _MERGE_TYPES: Final = (MERGE_PATCH, STRATEGIC_PATCH)
+_TYPE_FIELDS: Final = ("apiVersion", "kind")
+_METADATA: Final = "metadata"
+_STATUS: Final = "status"
 ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
@@ -64,7 +68,9 @@ class ObjectPatcher:
             _check_apply(request)
         else:
             _check_force(request)
-        duplicates = find_duplicates(request.body, mode) if content_type in _MERGE_TYPES else ()
+        may_have_duplicates = content_type in _MERGE_TYPES and not request.has_unique_fields
+        duplicates = find_duplicates(request.body, mode) if may_have_duplicates else ()
+        part = _find_patched_part(request, kind, patch)
 
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
@@ -72,19 +78,24 @@ class ObjectPatcher:
                 return self._apply(request, (kind, version), patch, old, warnings)
             if old is None:
                 raise new_not_found(kind, call.name)
-            document = convert_from_storage(kind, version, old.document)
+            stored = PendingObject.from_stored(old)
+            document = _select_document((kind, version), part, stored)
             # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
             prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
             patched = _apply_patch(kind, content_type, document, patch, prechecked)
             try:
-                body = convert_document(kind, version, patched, mode, duplicates, prechecked)
+                if part:
+                    body = convert_parts(kind, patched, mode, duplicates, prechecked)
+                else:
+                    body = convert_document(kind, version, patched, mode, duplicates, prechecked)
             except UndecodableBodyError as error:
                 raise _to_invalid_patch(kind, call.name, error) from None
             warnings[:] = body.warnings
             object_metadata.check_name(body.pending.metadata, call.name, required=True)
             object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
             object_metadata.check_resource_version(kind, old, body.pending.metadata)
-            return self._writer.propose_update(request, version, body.pending, old, warnings)
+            pending = stored.take_metadata(body.pending) if part == _METADATA else body.pending
+            return self._writer.propose_update(request, version, pending, stored, warnings)
 
         result = await self._registry.write(request, kind, call.namespace, call.name, decide)
         return WriteResult(result.stored, result.created, result.deleted, (*warnings, *result.warnings))
@@ -127,7 +138,8 @@ class ObjectPatcher:
             place = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace), call.name
             return self._writer.propose_create(request, version, applied, place, warnings, fields)
         object_metadata.check_preconditions(kind, old, given.metadata)
-        return self._writer.propose_update(request, version, applied, old, warnings, fields)
+        stored = PendingObject.from_stored(old)
+        return self._writer.propose_update(request, version, applied, stored, warnings, fields)
 
 
 def parse_patch(request: ApiRequest) -> Any:
@@ -137,6 +149,37 @@ def parse_patch(request: ApiRequest) -> Any:
     if request.content_type not in ACCEPTED_PATCH_TYPES:
         raise new_unsupported_media_type(ACCEPTED_PATCH_TYPES)
     return decode_body(ApiRequest(request.call, request.user, {}, request.body))
+
+
+def _find_patched_part(request: ApiRequest, kind: Kind, patch: Any) -> str:
+    """The only part of an object that a patch names and writes: then nothing else is looked at.
+
+    It is the status, or the metadata of a closed kind; empty when the patch may write more.
+    """
+    if request.content_type not in _MERGE_TYPES or not is_storage_version(kind, request.call.version):
+        return ""
+    if not isinstance(patch, dict):
+        return ""
+    part = request.call.subresource or _METADATA
+    is_known = part == _STATUS or (part == _METADATA and not kind.open)
+    return part if is_known and patch.keys() <= {*_TYPE_FIELDS, _METADATA, part} else ""
+
+
+def _select_document(kind_version: tuple[Kind, str], part: str, stored: PendingObject) -> dict[str, Any]:
+    """What a patch may name: the object in the client's version, or what belongs to the patched part.
+
+    With a status, managed fields cannot be written.
+    """
+    kind, version = kind_version
+    if not part:
+        return convert_from_storage(kind, version, stored.document)
+    document: dict[str, Any] = {"apiVersion": kind.internal_api_version, "kind": kind.name}
+    if part == _METADATA:
+        return {**document, _METADATA: stored.metadata}
+    known = stored.document
+    metadata = {name: value for name, value in known[_METADATA].items() if name != "managedFields"}
+    document[_METADATA] = metadata
+    return {**document, _STATUS: known[_STATUS]} if _STATUS in known else document
 
 
 def _check_force(request: ApiRequest) -> None:

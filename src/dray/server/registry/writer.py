@@ -145,7 +145,7 @@ class ObjectWriter:
         request: ApiRequest,
         version: str,
         pending: PendingObject,
-        old: StoredObject,
+        stored: PendingObject,
         warnings: list[str],
         managed_fields: list[dict[str, Any]] | None = None,
     ) -> ProposedWrite:
@@ -153,7 +153,7 @@ class ObjectWriter:
 
         def complete(proposed: PendingObject) -> PendingObject:
             subresource = request.call.subresource
-            before = _complete_stored(PendingObject.from_stored(old), subresource)
+            before = _complete_stored(stored, subresource)
             writable = self._ensure_decodable(
                 version, proposed.kind, lambda: _apply_writable_fields(proposed, before, subresource)
             )
@@ -163,7 +163,7 @@ class ObjectWriter:
             return writable.replace_metadata(metadata).apply_defaults(self._format_now(), before)
 
         def validate(proposed: PendingObject) -> WriteDecision:
-            return self._decide_update(request, version, proposed, old, warnings, managed_fields)
+            return self._decide_update(request, version, proposed, stored, warnings, managed_fields)
 
         return ProposedWrite(pending, complete, validate)
 
@@ -225,7 +225,8 @@ class ObjectWriter:
                 return self.propose_create(request, version, pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             _require_version(kind, version, call.name, body.pending.metadata)
-            return self.propose_update(request, version, body.pending, old, warnings)
+            stored = PendingObject.from_stored(old)
+            return self.propose_update(request, version, body.pending, stored, warnings)
 
         with attach_warnings(body.warnings):
             result = await self._registry.write(request, kind, namespace, call.name, decide)
@@ -236,13 +237,12 @@ class ObjectWriter:
         request: ApiRequest,
         version: str,
         pending: PendingObject,
-        old: StoredObject,
+        stored: PendingObject,
         warnings: list[str],
         managed_fields: list[dict[str, Any]] | None = None,
     ) -> WriteDecision:
         """Decide how a proposed state changes a stored object; raises an `ApiStatusError` when it may not."""
         kind, now, subresource = pending.kind, self._format_now(), request.call.subresource
-        stored = PendingObject.from_stored(old)
         before = _complete_stored(stored, subresource)
         pending = self._ensure_decodable(
             version, kind, lambda: _apply_writable_fields(pending, before, subresource)
@@ -253,7 +253,7 @@ class ObjectWriter:
         pending = _update_metadata(pending, before, changed)
         errors = _validate_update(pending, before, request.call)
         if errors:
-            raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
+            raise new_invalid(kind, stored.metadata["name"], convert_error_paths(kind, version, errors))
         warnings += _collect_template_warnings(pending, subresource) if changed else ()
         if _is_deletion_complete(pending):
             return DeleteObject(pending)

@@ -286,16 +286,14 @@ class WatchCache:
 
     def _apply_entry(self, key: bytes, entry: StoreEntry | None) -> None:
         # A newer server on the same store may have kinds that this one does not know.
-        if key.startswith(REGISTRY_PREFIX) and parse_kind(key) is not None:
-            self._replace_object(key, None if entry is None else StoredObject.from_entry(entry))
-        else:
+        kind = parse_kind(key) if key.startswith(REGISTRY_PREFIX) else None
+        if kind is None:
             self._put_row(key, entry)
-
-    def _replace_object(self, key: bytes, new: StoredObject | None) -> None:
+            return
+        new = None if entry is None else StoredObject(kind, entry.key, entry.value, entry.mod_revision)
         old = self._put_object(key, new)
-        either = new or old
-        if either is not None:
-            for listener in self._listeners.get(build_kind_prefix(either.kind), ()):
+        if new is not None or old is not None:
+            for listener in self._listeners.get(build_kind_prefix(kind), ()):
                 listener(old, new)
 
     def _put_object(self, key: bytes, new: StoredObject | None) -> StoredObject | None:
@@ -323,13 +321,15 @@ class WatchCache:
         undo: list[tuple[bytes, StoredObject | StoreEntry | None]] = []
 
         def stage(write: Write, revision: int) -> None:
-            key = write.key
-            new = StoreEntry(key, write.value, 0, revision, 0) if isinstance(write, Put) else None
+            key, value = write.key, write.value if type(write) is Put else None
             if key.startswith(REGISTRY_PREFIX):
-                stored = None if new is None else StoredObject.from_entry(new)
+                kind = parse_kind(key)
+                assert kind is not None, key
+                stored = None if value is None else StoredObject(kind, key, value, revision)
                 undo.append((key, self._put_object(key, stored)))
             else:
-                undo.append((key, self._put_row(key, new)))
+                row = None if value is None else StoreEntry(key, value, 0, revision, 0)
+                undo.append((key, self._put_row(key, row)))
 
         try:
             yield stage

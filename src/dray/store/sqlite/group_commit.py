@@ -196,7 +196,7 @@ def write_group(connection: sqlite3.Connection, writes: GroupWrites) -> None:
 def _execute_sequence(job: SequenceJob, revision: int, state: KeyStates, rows: list[Row]) -> int:
     """Execute the steps of a sequence, or none of them; returns the revision afterwards."""
     begin, first_row = revision, len(rows)
-    before = {key: state[key] for key in collect_keys([job])}
+    before = {write.key: state[write.key] for step in job.steps for write in step.writes}
     revisions: list[int] = []
     batches: list[EventBatch] = []
     for number, step in enumerate(job.steps):

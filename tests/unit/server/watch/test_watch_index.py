@@ -31,9 +31,9 @@ class CountedBuffer(WatchBuffer):
         super().__init__(1000)
         self.batches = 0
 
-    def put(self, batch: EventBatch, *, bounded: bool = True) -> None:
+    def put(self, batch: EventBatch, *, size: int | None = None, bounded: bool = True) -> None:
         self.batches += 1
-        super().put(batch, bounded=bounded)
+        super().put(batch, size=size, bounded=bounded)
 
 
 class Crowd:

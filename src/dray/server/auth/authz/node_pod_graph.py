@@ -6,6 +6,7 @@ each node the number of pods that refer to each name. So whether a node needs an
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -77,6 +78,38 @@ def _build_steps(paths: Iterable[tuple[list[str], str]]) -> tuple[_PathStep, ...
 
 
 _PATH_TREE = _build_steps((path.split("."), resource) for path, resource in _REFERENCE_PATHS)
+
+_CONTAINER_PATHS = tuple(f"spec.{where}[]." for where in _CONTAINERS)
+_CONTAINER_MARKERS = (b'"valueFrom"', b'"envFrom"')
+"""Field names without which no container of a pod refers to anything; most pods have none of them."""
+
+
+def _build_reader() -> msgspec.json.Decoder[Any]:
+    """Build a decoder that reads what may refer to objects outside of containers, and skips the rest."""
+    fields: dict[str, set[str]] = {"spec": {"nodeName"}}
+    for path, _ in _REFERENCE_PATHS:
+        if not path.startswith(_CONTAINER_PATHS):
+            part, field = path.split(".")[:2]
+            fields.setdefault(part, set()).add(field.removesuffix("[]"))
+    parts = [
+        (part, msgspec.defstruct(part, [(name, Any, None) for name in sorted(names)]) | None, None)
+        for part, names in fields.items()
+    ]
+    metadata = ("metadata", msgspec.defstruct("metadata", [("name", Any, None)]))
+    return msgspec.json.Decoder(msgspec.defstruct("pod", [metadata, *parts]))
+
+
+_FEW_FIELDS_READER = _build_reader()
+
+
+def _read_referring_fields(stored: StoredObject) -> Mapping[str, Any]:
+    """A pod with all fields that refer to objects, and its node."""
+    value_from, env_from = _CONTAINER_MARKERS
+    if value_from not in stored.value and env_from not in stored.value:
+        with contextlib.suppress(msgspec.ValidationError):  # a malformed pod is read as it is
+            pod: dict[str, Any] = msgspec.to_builtins(_FEW_FIELDS_READER.decode(stored.value))
+            return pod
+    return stored.document
 
 
 def find_references(pod: Mapping[str, Any]) -> list[ReferencedObject]:
@@ -165,13 +198,15 @@ class NodePodGraph:
         # Most changes of pods come before they have a node; JSON without the field cannot have it.
         if new is None or b'"nodeName":"' not in new.value:
             return
-        document = new.document
-        node = (document.get("spec") or {}).get("nodeName")
+        pod = _read_referring_fields(new)
+        node = (pod.get("spec") or {}).get("nodeName")
         if not node:
             return
-        mentioned = tuple(dict.fromkeys(find_references(document)))
+        mentioned = tuple(dict.fromkeys(find_references(pod)))
         self._pods[place] = (node, mentioned)
-        self._references.setdefault(node, Counter()).update((place[0], one) for one in mentioned)
+        needs = self._references.setdefault(node, Counter())
+        for one in mentioned:
+            needs[place[0], one] += 1
 
     def _remove_pod(self, place: tuple[str, str]) -> None:
         node, mentioned = self._pods.pop(place, ("", ()))

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
-from dray.server.patch.managed_fields.field_comparison import compare_documents
-from dray.server.patch.managed_fields.field_set import FieldTree, sort_tree
+from dray.server.patch.managed_fields.field_comparison import collect_new_fields
+from dray.server.patch.managed_fields.field_set import FieldTree
 from dray.server.patch.schema.kind_structures import get_structure
 from dray.values.cache_bounds import CacheBound
 
@@ -33,7 +33,7 @@ def collect_created_fields(kind: Kind, owned: dict[str, Any]) -> FieldTree:
 
 
 def _collect_fields(kind: Kind, parts: dict[str, Any]) -> FieldTree:
-    return sort_tree(compare_documents(get_structure(kind), {}, parts).changed)
+    return collect_new_fields(get_structure(kind), parts)
 
 
 def _collect_spec_fields(kind: Kind, spec: Any) -> FieldTree:

@@ -12,9 +12,10 @@ This module knows objects and trees of fields, but no managers and no entries.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from dray.server.patch.managed_fields.field_set import LEAF, SELF, FieldTree
+from dray.server.patch.managed_fields.field_set import LEAF, SELF, FieldTree, sort_tree
 from dray.server.patch.schema.field_structure import ANY, Structure
 from dray.server.patch.schema.path_elements import build_elements
 
@@ -40,11 +41,30 @@ def collect_fields(structure: Structure, document: Mapping[str, Any]) -> FieldTr
 
 
 def compare_documents(structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any]) -> FieldChanges:
-    """Compare two states of an object."""
+    """Compare two states of an object; the tree of what has changed is sorted."""
     changed: FieldTree = {}
     removed: FieldTree = {}
     _compare_maps(structure, old, new, (changed, removed))
-    return FieldChanges(changed, removed)
+    return FieldChanges(_sort_level(changed), removed)
+
+
+def collect_new_fields(structure: Structure, document: Mapping[str, Any]) -> FieldTree:
+    """Collect what a comparison with an empty object finds changed; the tree is sorted."""
+    tree: FieldTree = {}
+    fields = structure.fields
+    rest = ANY if fields or structure.items is None else structure.items
+    for name in sorted(document):
+        step, value, below = "f:" + name, document[name], fields.get(name, rest)
+        if not below.always_present:
+            tree[step] = _collect_new_fields(below, value)
+        elif type(value) is dict and not below.atomic:
+            if new := collect_new_fields(below, value):
+                tree[step] = new
+        else:
+            found: tuple[FieldTree, FieldTree] = {}, {}
+            _compare_field(step, below, (_MISSING, value), found)
+            tree |= sort_tree(found[0])
+    return tree
 
 
 def _collect_value_fields(structure: Structure, value: Any) -> FieldTree:
@@ -74,14 +94,15 @@ def _collect_item_fields(structure: Structure, item: Any) -> FieldTree:
 
 
 def _collect_new_fields(structure: Structure, value: Any) -> FieldTree:
-    """Collect everything in a value that was absent before, itself included."""
+    """Collect everything in a value that was absent before, itself included; the tree is sorted."""
     if not value or structure.atomic:
         return LEAF
     if type(value) is dict:
         tree: FieldTree = {SELF: LEAF}
         fields = structure.fields
         rest = ANY if fields or structure.items is None else structure.items
-        for name, item in value.items():
+        for name in sorted(value):
+            item = value[name]
             if type(item) is dict or type(item) is list:
                 tree["f:" + name] = _collect_new_fields(fields.get(name, rest), item)
             else:
@@ -92,7 +113,7 @@ def _collect_new_fields(structure: Structure, value: Any) -> FieldTree:
         if steps is not None:
             tree = {SELF: LEAF}
             element = structure.element
-            for step, item in zip(steps, value, strict=True):
+            for step, item in sorted(zip(steps, value, strict=True), key=itemgetter(0)):
                 tree[step] = _collect_new_fields(element, item)
             return tree
     return LEAF
@@ -166,9 +187,14 @@ def _record_value(step: str, was: Any, now: Any, found: tuple[FieldTree, FieldTr
 def _record_below(step: str, below: tuple[FieldTree, FieldTree], found: tuple[FieldTree, FieldTree]) -> None:
     changed, removed = below
     if changed:
-        found[0][step] = changed
+        found[0][step] = _sort_level(changed)
     if removed:
         found[1][step] = removed
+
+
+def _sort_level(tree: FieldTree) -> FieldTree:
+    """Sort the elements of a tree whose branches are sorted."""
+    return {step: tree[step] for step in sorted(tree)} if len(tree) > 1 else tree
 
 
 def _is_empty(value: Any) -> bool:

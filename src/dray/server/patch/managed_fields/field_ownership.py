@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NotRequired, TypedDict, Unpack
 
+from msgspec.structs import replace
+
 from dray.api.kinds import Kind
 from dray.server.patch.errors import ApplyConflictError, FieldConflict, build_malformed
 from dray.server.patch.limits import check_depth
@@ -123,8 +125,12 @@ def update_managed_fields(
             updated = rest
         else:
             after.append(rest)
-    if changed:
-        fields = changed if updated is None else unite_trees(updated.fields, changed)
+    if changed and updated is None:
+        first = ManagedFieldsEntry(manager, UPDATE, version, changed, now, subresource)
+        # What a comparison finds is sorted.
+        updated = replace(first, source=first.build_document(changed))
+    elif changed and updated is not None:
+        fields = unite_trees(updated.fields, changed)
         updated = ManagedFieldsEntry(manager, UPDATE, version, fields, now, subresource)
     if updated is not None:
         after.append(updated)

@@ -219,17 +219,20 @@ REFERRING_STATES: tuple[dict[str, Any], ...] = (
     {"status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "made anew"}]}},
     {"status": {"extendedResourceClaimStatus": {"resourceClaimName": "extended"}}},
     {"spec": {"ephemeralContainers": [{"name": "e", "envFrom": [{"secretRef": {"name": "s"}}]}]}},
+    {"spec": {"volumes": [{"secret": {"secretName": "s"}}], "imagePullSecrets": "malformed"}},
     {"spec": {"nodeName": "n2"}},
     {"spec": {"nodeName": ""}},
 )
 
 
-def test_after_every_change_the_graph_has_what_the_pods_refer_to():
+@pytest.mark.parametrize("containers", [MINE["spec"]["containers"], [{"env": [{"value": "secretKeyRef"}]}]])
+def test_after_every_change_the_graph_has_what_the_pods_refer_to(containers):
+    base = with_(MINE, spec={"containers": containers})
     with ClusterState(roles=False) as world:
         graph = NodePodGraph(world.cache)
         for before, after in product(REFERRING_STATES, repeat=2):
             for state in (before, after, before):
-                document = with_(MINE, **state)
+                document = with_(base, **state)
                 world.put(document)
                 node_name = document["spec"]["nodeName"]
                 mentioned = tuple(dict.fromkeys(find_references(document)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -54,6 +55,14 @@ def test_the_fields_are_those_of_a_comparison_with_nothing(kind):
             owned = {**parts, "spec": spec}
             for _ in range(2):
                 assert json.dumps(collect_created_fields(kind, owned)) == collect_by_comparison(kind, owned)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
+def test_what_a_comparison_finds_changed_is_sorted(kind):
+    states = [{**parts, "spec": spec} for parts in PARTS for spec in SPECS]
+    for old, new in itertools.permutations(states, 2):
+        changed = compare_documents(get_structure(kind), old, new).changed
+        assert json.dumps(changed) == json.dumps(sort_tree(changed))
 
 
 def test_objects_share_the_fields_of_a_spec_and_large_specs_are_not_cached():
