@@ -101,6 +101,14 @@ class BindingPlace:
             if each.method != "GET"
         ]
 
+    def count_claim_writes(self) -> int:
+        """How many of these requests change claims; several bindings may go together, without claims."""
+        claims = b"/resourceclaims/"
+        return sum(
+            each.method != "GET" and (claims in each.path.encode() or claims in each.body)
+            for each in self.transport.asked
+        )
+
     async def change_claim(self, name: str, change: dict[str, Any], subresource: str = "") -> None:
         """Let another writer change a claim."""
         patch = MergePatch(change)

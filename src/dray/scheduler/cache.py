@@ -55,6 +55,8 @@ class SchedulerCache:
         self._usage = DeviceUsage()
         self._inventory = DeviceInventory((), (), self._usage, admission.build_selector_evaluator())
         self._snapshot = ClusterSnapshot.build((), self._inventory)
+        self.on_capacity_freed: Callable[[], None] = lambda: None
+        """Is called when a node does not get a pod that was assumed for it."""
         self._changed_nodes: set[str] = set()
         self._changed_pools: set[PoolId] = set()
         self._slices_changed = self._classes_changed = False
@@ -131,13 +133,16 @@ class SchedulerCache:
             self._set_node_needs(
                 assigned.node, self._needs.get(assigned.node, NO_REQUESTS).subtract(assigned.needs)
             )
+            if assigned.assumed:
+                # No change of the pod tells that: on the server it had no node, or has another one.
+                self.on_capacity_freed()
 
     def assume_pod(self, pod: Pod, node: str, needs: ResourceRequests) -> None:
         """Count a pod for a node before its binding is written."""
         self._assign_pod(pod, node, assumed=True, needs=needs)
 
     def forget_pod(self, pod: Pod) -> bool:
-        """Drop an assumed pod whose binding failed; whether that frees resources on its node."""
+        """Drop an assumed pod whose binding failed; whether it was still assumed."""
         assigned = self._assigned_pods.get(pod.metadata.uid)
         if assigned is None or not assigned.assumed:
             return False

@@ -114,6 +114,7 @@ class Scheduler:
         )
         reservations.needs_duplicate_check = lambda: not self.ledger.has_ledger
         devices, log = self._placer.devices, self._options.log
+        self._cache.on_capacity_freed = lambda: self._queue.notify(CAPACITY_FREED)
         self._reporter.compute_effort = lambda refused: devices.build_work_budget(
             refused.pending_pod, refused.snapshot
         )
@@ -242,8 +243,8 @@ class Scheduler:
             self._binder.forget_placement(placement)
             for claim in placement.pending_pod.claims:
                 claims.remove_pending_user(claim, queued.uid)
-            if not bound and self._cache.forget_pod(pod):
-                self._queue.notify(CAPACITY_FREED)
+            if not bound:
+                self._cache.forget_pod(pod)
 
     async def _write_placement(
         self, queued: QueuedPod, placement: Placement, reserves: Sequence[ReserveClassic]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from dray.allocator.feature_gates import AllocatorGateFilter
@@ -86,6 +88,26 @@ def test_an_assumption_that_fails_is_forgotten_once() -> None:
     assert here.forget_pod(pod())
     assert not here.forget_pod(pod())
     assert here.update_snapshot().node_states["a"].requests == NO_REQUESTS
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda here: here.forget_pod(pod()),
+        lambda here: here.remove_pod(pod()),  # deleted while its binding is on the way
+        lambda here: here.update_pod(pod(on="b")),  # bound by another scheduler
+    ],
+)
+def test_a_node_that_does_not_get_its_assumed_pod_is_told_of_once(
+    end: Callable[[SchedulerCache], object],
+) -> None:
+    here = overlay("a", "b")
+    freed: list[str] = []
+    here.on_capacity_freed = lambda: freed.append("freed")
+    here.assume_pod(pod(), "a", compute_requests(pod()))
+    end(here)
+    here.forget_pod(pod())
+    assert freed == ["freed"]
 
 
 def test_a_pod_that_turns_up_elsewhere_counts_there() -> None:
