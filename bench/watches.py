@@ -13,7 +13,7 @@ import json
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,9 @@ async def _iterate_watch(
     query |= {"watch": "true", "fieldSelector": selector}
     answer = await app.serve_in_process(InProcessRequest("GET", path, query, {}), user)
     assert not isinstance(answer.body, bytes), answer.body
-    async for part in answer.body:
-        yield bytes(part)
+    async with aclosing(answer.body) as parts:  # type: ignore[type-var]
+        async for part in parts:
+            yield bytes(part)
 
 
 async def _call(
@@ -153,15 +154,13 @@ async def write(app: ApiApplication, pods: int, writes: int) -> str:
 async def followed(app: ApiApplication, nodes: int) -> AsyncIterator[Sequence[Agent]]:
     """As many agents, with open watches."""
     agents, opened = [Agent(app, number) for number in range(nodes)], asyncio.Semaphore(0)
-    tasks = [asyncio.create_task(agent.follow(opened)) for agent in agents]
-    for _ in range(2 * nodes):
-        await opened.acquire()
-    try:
+    async with asyncio.TaskGroup() as tasks:
+        following = [tasks.create_task(agent.follow(opened)) for agent in agents]
+        for _ in range(2 * nodes):
+            await opened.acquire()
         yield agents
-    finally:
-        for task in tasks:
+        for task in following:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def measure_crowd(app: ApiApplication, nodes: int, pods: int, writes: int) -> CrowdFigures:

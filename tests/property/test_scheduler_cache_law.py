@@ -257,6 +257,7 @@ class CountingClaims(RuleBasedStateMachine):
 
     @invariant()
     def a_snapshot_equals_a_full_recount(self) -> None:
+        self.overlay.update_snapshot(max_nodes=1)
         snapshot = self.overlay.update_snapshot()
         assert held_in(snapshot.inventory.usage) == held_in(DeviceUsage.from_claims(self.book))
         check_groups(snapshot)

@@ -24,6 +24,7 @@ from typing import Final
 
 from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.store import complete
+from tests.support.living_objects import iterate_living_objects
 
 MAX_BLOCKS_PER_THOUSAND: Final = 75.0
 """How many blocks of memory a thousand operations may leave behind; a block has some 100 bytes."""
@@ -148,5 +149,5 @@ def compute_slope(samples: Sequence[SoakSample], name: str) -> float:
 
 
 def count_types() -> Counter[str]:
-    """Count the objects that the garbage collector knows, by type: what has grown, when something has."""
-    return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
+    """Count the living objects by type: what has grown, when something has."""
+    return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in iterate_living_objects())

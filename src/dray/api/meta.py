@@ -82,8 +82,13 @@ class ApiStruct(
     omit_defaults=True,
     rename="camel",
     forbid_unknown_fields=True,
+    gc=False,
 ):
-    """Base of all closed API values: frozen, camelCase on the wire, unknown fields are an error."""
+    """Base of all closed API values: frozen, camelCase on the wire, unknown fields are an error.
+
+    A value is a tree, which reference counting frees. Garbage collection would visit the values of a whole
+    cluster again and again, so it is told nothing of them.
+    """
 
 
 class CompositeApiStruct(ApiStruct, frozen=True):
@@ -106,8 +111,11 @@ def _list_empty_parts(cls: type[msgspec.Struct]) -> tuple[tuple[str, msgspec.Str
     return tuple((field.name, field.default) for field in fields if isinstance(field.default, msgspec.Struct))
 
 
-class Projection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of open projections: the fields dray reads; all other fields stay in its document."""
+class Projection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """Base of open projections: the fields dray reads; all other fields stay in its document.
+
+    Trees without cycles, like closed values.
+    """
 
 
 class OwnerRef(ApiStruct, frozen=True):

@@ -19,6 +19,7 @@ from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.allocator.inventory.node_shapes import NodeShape
 from dray.api.core import Node, Taint
 from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests
+from dray.values.mapping_copies import copy_mapping
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,18 +98,20 @@ class ClusterSnapshot:
         """The next snapshot: the given nodes changed or were deleted, all others are unchanged."""
         if inventory is self.inventory and not changes:
             return self
-        node_states, groups = dict(self.node_states), dict(self.groups)
+        node_states, groups = copy_mapping(self.node_states), copy_mapping(self.groups)
         fresh: set[NodeGroupKey] = set()
         """Groups that were copied already and may be changed."""
         for name, said in changes.items():
-            old = node_states.pop(name, None)
+            old = node_states.get(name)
             new = None if said is None else NodeState(said[0], _build_group_key(*said, inventory))
             if old is not None:
                 _copy_group(groups, old.group_key, fresh).pop(name)
                 if not groups[old.group_key]:
                     del groups[old.group_key]
                     fresh.discard(old.group_key)
-            if new is not None:
+            if new is None:
+                node_states.pop(name, None)
+            else:
                 node_states[name] = new
                 _copy_group(groups, new.group_key, fresh)[name] = new
         return ClusterSnapshot(node_states, groups, inventory, self._update_nodes(changes))
@@ -119,7 +122,7 @@ class ClusterSnapshot:
         known = self.nodes
         if all((None if said is None else said[0]) is known.get(name) for name, said in changes.items()):
             return known
-        nodes = dict(known)
+        nodes = copy_mapping(known)
         for name, said in changes.items():
             if said is None:
                 nodes.pop(name, None)
@@ -134,7 +137,7 @@ def _copy_group(
     """A group that may be changed: the next snapshot must not change the last one."""
     group = groups.get(group_key)
     if group_key not in copied or group is None:
-        group = groups[group_key] = dict(group or ())
+        group = groups[group_key] = {} if group is None else copy_mapping(group)
         copied.add(group_key)
     assert isinstance(group, dict)
     return group

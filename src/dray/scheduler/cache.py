@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.inventory.device_inventory import DeviceInventory
@@ -28,6 +29,9 @@ from dray.claims.reservation import FINISHED_PHASES
 from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
 from dray.placement.snapshot import ClusterSnapshot, read_traits
 from dray.scheduler.assume_cache import ClaimAssumeCache
+
+MANY_POOLS: Final = 50
+"""Pools whose usage changed since the last snapshot; a decision alone changes a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class SchedulerCache:
         self._snapshot = ClusterSnapshot.build((), self._inventory)
         self.on_capacity_freed: Callable[[], None] = lambda: None
         """Is called when a node does not get a pod that was assumed for it."""
+        self.on_nodes_changed: Callable[[], None] = lambda: None
+        """Is called when nodes or their slices change, or the devices of claims on many nodes."""
         self._changed_nodes: set[str] = set()
         self._changed_pools: set[PoolId] = set()
         self._slices_changed = self._classes_changed = False
@@ -66,8 +72,18 @@ class SchedulerCache:
         """The snapshot that was made last."""
         return self._snapshot
 
-    def update_snapshot(self) -> ClusterSnapshot:
-        """Build the snapshot of what counts now; it shares with the last one what stays the same."""
+    @property
+    def has_changes(self) -> bool:
+        """Whether the last snapshot is behind."""
+        return bool(
+            self._changed_nodes or self._changed_pools or self._slices_changed or self._classes_changed
+        )
+
+    def update_snapshot(self, max_nodes: int | None = None) -> ClusterSnapshot:
+        """Build the snapshot of what counts now; it shares with the last one what stays the same.
+
+        With `max_nodes` only so many nodes are updated, the others by the next call: no decision may use it.
+        """
         touched = self._changed_nodes | self._find_nodes_of_pools(self._changed_pools)
         if self._slices_changed:
             self._inventory = self._inventory.replace_slices(self._slices.slices)
@@ -79,12 +95,13 @@ class SchedulerCache:
         if self._inventory.usage is not self._usage:
             self._inventory = self._inventory.replace_usage(self._usage)
         # Among equal nodes the first wins; that must not depend on the order of a set.
-        changes = {name: self._get_node_state(name) for name in sorted(touched)}
+        names = sorted(touched)
+        changes = {name: self._get_node_state(name) for name in names[:max_nodes]}
         for name, state in changes.items():
             if state is None:
                 self._inventory.forget_node(name)
         self._snapshot = self._snapshot.apply_changes(self._inventory, changes)
-        self._changed_nodes, self._changed_pools = set(), set()
+        self._changed_nodes, self._changed_pools = set(names[len(changes) :]), set()
         return self._snapshot
 
     def _get_node_state(self, name: str) -> tuple[Node, ResourceRequests] | None:
@@ -108,6 +125,7 @@ class SchedulerCache:
         if known is None or not _is_equivalent_node(known, node):
             self._nodes[node.metadata.name] = node
             self._changed_nodes.add(node.metadata.name)
+            self.on_nodes_changed()
 
     def remove_node(self, node: Node) -> None:
         self._nodes.pop(node.metadata.name, None)
@@ -207,6 +225,7 @@ class SchedulerCache:
     def _mark_pool_changed(self, published: ResourceSlice | None) -> None:
         if published is not None:
             self._changed_pools.add((published.spec.driver, published.spec.pool.name))
+            self.on_nodes_changed()
 
     def update_class(self, device_class: DeviceClass) -> None:
         self._classes[device_class.metadata.name] = device_class
@@ -226,6 +245,8 @@ class SchedulerCache:
         if now is not None and new is not None:
             self._usage = self._usage.add_claims((now,))
             self._changed_pools |= _collect_pools(new)
+        if len(self._changed_pools) > MANY_POOLS:
+            self.on_nodes_changed()
         if old is not None:
             self._on_freed()
 

@@ -24,6 +24,7 @@ from dray.scheduler.binding.stored_allocations import StoredAllocations
 from dray.scheduler.cache import SchedulerCache
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queueing_hints import compute_signals
+from dray.scheduler.snapshot_worker import SnapshotWorker
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class SchedulerInformers:
     ) -> None:
         self._client, self._cache, self._queue, self._binder = client, cache, queue, binder
         self._scheduler_names = scheduler_names
+        self._snapshot_worker = SnapshotWorker(cache, client.options.time_source.sleep)
         self.allocations = StoredAllocations(cache.list_pool_slices)
         """What claims hold, in the order in which the server stored it."""
         self.on_failure: Callable[[Exception], None] | None = None
@@ -81,6 +83,7 @@ class SchedulerInformers:
         for informer in informers:
             if await self._is_served(informer):
                 await informer.wait_for_sync()
+        tasks.create_task(self._snapshot_worker.run())
         # Pods last: the first pod should be tried on a complete cluster.
         tasks.create_task(self.pods.run())
         await self.pods.wait_for_sync()

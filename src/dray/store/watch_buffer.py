@@ -13,6 +13,8 @@ from dray.store.errors import SlowWatcherError
 
 MAX_COALESCED_EVENTS = 100
 """About how many events are joined to one batch."""
+TIMER_RESOLUTION_SECONDS = 0.001
+"""Timers of an event loop may fire earlier by this."""
 
 
 class WatchBuffer:
@@ -118,7 +120,8 @@ class WatchBuffer:
         if self._reader_waiter is None:
             return
         loop = asyncio.get_running_loop()
-        if loop.time() >= self._deadline:
+        # uvloop rounds to milliseconds: a timer for the rest of one would fire at once, again and again.
+        if self._deadline - loop.time() < TIMER_RESOLUTION_SECONDS:
             self._wake(self._reader_waiter, False)
         else:
             self._timer = loop.call_at(self._deadline, self._on_timer)

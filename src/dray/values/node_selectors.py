@@ -51,7 +51,13 @@ class UnmergeableSelectors:
 
 
 class _Struct(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    gc=False,
 ):
     """Base of the structs: camelCase on the wire, no unknown fields, absent fields have defaults."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from dray.api.classic import ClassicClaimSpec, ResourceClass
 from dray.api.json_text import write_json
-from dray.api.meta import NO_OPAQUE, Condition, ObjectMeta, Timestamp
+from dray.api.meta import NO_OPAQUE, ApiStruct, Condition, ObjectMeta, Projection, Timestamp
 from dray.api.resource import AllocatedDeviceStatus, OpaqueDeviceConfiguration
 
 OPAQUE = [
@@ -129,3 +129,12 @@ def test_a_condition_has_its_reason_and_message_even_when_they_are_empty() -> No
         "reason": "",
         "message": "",
     }
+
+
+def list_subclasses(base: type[msgspec.Struct]) -> set[type[msgspec.Struct]]:
+    return {base}.union(*map(list_subclasses, base.__subclasses__()))
+
+
+@pytest.mark.parametrize("base", [ApiStruct, Projection])
+def test_garbage_collection_does_not_visit_api_values(base: type[msgspec.Struct]) -> None:
+    assert [found for found in list_subclasses(base) if found.__struct_config__.gc] == []

@@ -61,6 +61,14 @@ def test_nothing_happened_is_the_same_snapshot() -> None:
     assert here.update_snapshot() is here.update_snapshot()
 
 
+def test_some_nodes_are_updated_first_and_the_others_by_the_next_call() -> None:
+    here = overlay("a", "b", "c")
+    assert list(here.update_snapshot(max_nodes=2).node_states) == ["a", "b"]
+    assert here.has_changes
+    assert list(here.update_snapshot().node_states) == ["a", "b", "c"]
+    assert not here.has_changes
+
+
 def test_a_heartbeat_changes_nothing() -> None:
     here = overlay("a")
     before = here.update_snapshot()

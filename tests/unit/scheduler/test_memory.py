@@ -22,6 +22,7 @@ from dray.api.devices import interning
 from dray.api.resource import Device, ResourceSlice
 from dray.placement.device_searches import DeviceQuery
 from dray.placement.plugins import dynamic_resources
+from tests.support.living_objects import iterate_living_objects
 
 PREPARED = (
     DeviceProfile,
@@ -39,7 +40,7 @@ NODES = 3
 
 def alive() -> Counter[type]:
     gc.collect()
-    return Counter(type(each) for each in gc.get_objects() if type(each) in KINDS)
+    return Counter(type(each) for each in iterate_living_objects() if type(each) in KINDS)
 
 
 def test_what_is_alive_does_not_grow_with_the_number_of_updates(monkeypatch: pytest.MonkeyPatch) -> None:

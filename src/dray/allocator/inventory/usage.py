@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from dray.allocator.requests import format_claim_name
 from dray.api.resource import ResourceClaim
+from dray.values.mapping_copies import copy_mapping
 
 PoolId = tuple[str, str]
 """Driver and pool."""
@@ -85,10 +86,13 @@ class DeviceUsage:
                 change(draft, result.device, holder, amounts if shared else None)
         if not touched:
             return self
-        pools = {**self.pools, **{pool: draft.build() for pool, draft in touched.items()}}
-        for pool in touched:
-            if not pools[pool].holders:
-                del pools[pool]
+        pools = copy_mapping(self.pools)
+        for pool, draft in touched.items():
+            usage = draft.build()
+            if usage.holders:
+                pools[pool] = usage
+            else:
+                pools.pop(pool, None)
         return DeviceUsage(pools)
 
 

@@ -31,7 +31,7 @@ TaintRules = tuple[DeviceTaintRule, ...]
 EVERY_DEVICE: Final = DeviceTaintSelector()
 
 
-class RuleTaint(DeviceTaint, frozen=True, gc=False):
+class RuleTaint(DeviceTaint, frozen=True):
     """A taint that a device has from a rule."""
 
     rule: str = ""

@@ -1,8 +1,4 @@
-"""Device as its driver publishes it: attributes, capacities, counters, taints.
-
-Slices hold devices by the thousand. Values that can never be part of a cycle are excluded from garbage
-collection (`gc=False`): decoding a slice would trigger it several times for nothing.
-"""
+"""Device as its driver publishes it: attributes, capacities, counters, taints."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ SCALAR_TYPES: Final = ("int", "bool", "string", "version")
 """The types an attribute value can have, by their names on the wire, in the order of the members."""
 
 
-class ListAttribute(ApiStruct, frozen=True, gc=False):
+class ListAttribute(ApiStruct, frozen=True):
     """A typed list in the spelling of KEP-5491: `list: {string: [...]}`."""
 
     int_values: tuple[Int64, ...] | None = msgspec.field(default=None, name="int")
@@ -38,7 +34,7 @@ class ListAttribute(ApiStruct, frozen=True, gc=False):
         return given[0] if len(given) == 1 else None
 
 
-class DeviceAttribute(ApiStruct, frozen=True, gc=False):
+class DeviceAttribute(ApiStruct, frozen=True):
     """One attribute of a device: exactly one member is set.
 
     Lists have two spellings, and both are read and stored: `list: {string: [...]}` of the KEP and `strings:
@@ -84,7 +80,7 @@ class DeviceAttribute(ApiStruct, frozen=True, gc=False):
         )
 
 
-class CapacityRequestPolicyRange(ApiStruct, frozen=True, gc=False):
+class CapacityRequestPolicyRange(ApiStruct, frozen=True):
     """Amounts from `min` to `max` in steps; requests are rounded up to the grid."""
 
     min: Quantity | None = None
@@ -100,14 +96,14 @@ class CapacityRequestPolicy(ApiStruct, frozen=True):
     valid_range: CapacityRequestPolicyRange | None = None
 
 
-class DeviceCapacity(ApiStruct, frozen=True, gc=False):
+class DeviceCapacity(ApiStruct, frozen=True):
     """An amount a device has; with a policy when shares may take parts of it."""
 
     value: Quantity | None = None
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(ApiStruct, frozen=True, gc=False):
+class Counter(ApiStruct, frozen=True):
     """One number in a shared budget."""
 
     value: Quantity | None = None
@@ -127,7 +123,7 @@ class DeviceCounterConsumption(ApiStruct, frozen=True):
     counters: dict[str, Counter] = {}
 
 
-class DeviceTaint(ApiStruct, frozen=True, gc=False):
+class DeviceTaint(ApiStruct, frozen=True):
     """A reason not to use a device, unless tolerated."""
 
     key: str = ""

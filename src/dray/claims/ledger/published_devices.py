@@ -13,7 +13,7 @@ held all of them draw from their counters, as in the allocator.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ Source = tuple[bytes, int]
 """The key of a slice and the revision of its last write."""
 
 
-class _Seen(msgspec.Struct, frozen=True, rename="camel"):
+class _Seen(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Base of the structs read from slices; other fields are ignored."""
 
 
@@ -113,8 +113,7 @@ def read_pool_id(value: bytes) -> tuple[str, str]:
     return spec.driver, spec.pool.name
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFacts:
+class DeviceFacts(msgspec.Struct, frozen=True, gc=False):
     """What counts of a published device; of all devices of a name, when several nodes have one."""
 
     shareable: bool
@@ -144,12 +143,11 @@ class DeviceFacts:
         return here[0] if len(here) == 1 else _merge_same_name(here, _take_larger)
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedPool:
+class PublishedPool(msgspec.Struct, frozen=True, gc=False):
     """A pool as it is published: devices, and counter sets with where they were read."""
 
-    devices: Mapping[str, DeviceFacts] = field(default_factory=dict)
-    counters: Mapping[str, tuple[Mapping[str, Quantity], Source]] = field(default_factory=dict)
+    devices: Mapping[str, DeviceFacts] = {}
+    counters: Mapping[str, tuple[Mapping[str, Quantity], Source]] = {}
 
 
 EMPTY_POOL = PublishedPool()
@@ -225,20 +223,32 @@ def _read_generations(generations: Sequence[PoolGeneration]) -> PublishedPool:
         for source, seen in edition:
             for group in seen.spec.shared_counters:
                 counters.setdefault(group.name, (_read_amounts(group.counters), source))
+            before: DeviceFacts | None = None
             for device in seen.spec.devices:
                 if device.name not in devices:
-                    found.setdefault(device.name, []).append(_read_facts(device, source, seen.spec))
+                    before = _read_facts(device, source, seen.spec, before)
+                    # Nodes name their devices alike: all pools share one text.
+                    found.setdefault(intern(device.name), []).append(before)
         for name, each in found.items():
             devices[name] = each[0] if len(each) == 1 else _merge_same_name(each, _add_amounts)
     return PublishedPool(devices, counters)
 
 
-def _read_facts(device: StoredDevice, source: Source, spec: StoredSliceSpec) -> DeviceFacts:
+def _read_facts(
+    device: StoredDevice, source: Source, spec: StoredSliceSpec, before: DeviceFacts | None
+) -> DeviceFacts:
+    """What counts of a device; most are like the one before them in the slice and share its amounts."""
     shareable = bool(device.allow_multiple_allocations)
     node = (device.node_name if spec.per_device_node_selection else spec.node_name) or ""
-    return DeviceFacts(
-        shareable, _read_amounts(device.capacity), read_draws(device.consumes_counters), source, node
-    )
+    capacity: Mapping[str, Quantity] = _read_amounts(device.capacity)
+    if before is not None and _is_written_alike(capacity, before.capacity):
+        capacity = before.capacity
+    return DeviceFacts(shareable, capacity, read_draws(device.consumes_counters), source, node)
+
+
+def _is_written_alike(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> bool:
+    """Whether amounts are equal and read alike in messages."""
+    return one == other and all(amount.form is other[name].form for name, amount in one.items())
 
 
 def _merge_same_name(

@@ -1,8 +1,8 @@
 """Published pools: the devices of each pool for the ledger, built from its slices when they are first read.
 
 Theory of operation: slices are indexed by pool. A pool is built when the ledger first reads it, and dropped
-when one of its slices changes; decoded slices are cached by revision, so that one changed slice of a large
-pool does not decode all of them again.
+when one of its slices changes. The decoded slices of a pool with several are cached by revision, so that one
+changed slice of a large pool does not decode all of them again.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class PublishedPoolIndex(Generic[S]):
         slices = self._slices_by_pool.get(pool)
         if not slices:
             return EMPTY_POOL
+        decode = self._decode_slice if len(slices) > 1 else self._decode_only_slice
         built = self._cached_pools[pool] = build_published_pool(
-            (source, self._decode_slice(source, written)) for source, written in slices.values()
+            (source, decode(source, written)) for source, written in slices.values()
         )
         if len(self._cached_pools) > MAX_CACHED_POOLS:
             self._cached_pools.popitem(last=False)
@@ -67,6 +68,9 @@ class PublishedPoolIndex(Generic[S]):
         slices.pop(source[0], None)
         if not slices:
             self._slices_by_pool.pop(pool, None)
+
+    def _decode_only_slice(self, _source: Source, written: S) -> StoredSlice:
+        return self._decode(written)
 
     def _decode_slice(self, source: Source, written: S) -> StoredSlice:
         decoded = self._decoded_slices.get(source)

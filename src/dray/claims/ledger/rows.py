@@ -53,7 +53,13 @@ class CounterSetId(NamedTuple):
 
 
 class LedgerRow(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    gc=False,
 ):
     """Base of rows and their parts."""
 
@@ -146,7 +152,7 @@ def _unescape(part: str) -> str:
     return part.replace("%2F", "/").replace("%25", "%")
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def build_device_key(device: DeviceId) -> bytes:
     """The key of the row of a device."""
     return DEVICE_PREFIX + "/".join(map(_escape, device)).encode()

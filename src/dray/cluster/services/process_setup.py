@@ -13,7 +13,7 @@ from typing import Final
 
 _REPEATED_SIGNAL_SECONDS: Final = 1.0
 """Signals within this time are one request to stop, forwarded by a parent process."""
-GC_THRESHOLDS: Final = (10_000, 20, 50)
+GC_THRESHOLDS: Final = (10_000, 5, 200)
 """After how many new objects the collector runs on the youngest generation, and how often on older ones."""
 
 
