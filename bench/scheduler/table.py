@@ -58,8 +58,8 @@ def build_counts(figures: Figures) -> Row:
 
 def render_counts(found: Mapping[str, Row]) -> str:
     """Render the table of counts per pod."""
-    columns = ("calls", "encodes", "decodes", "writes", "commits", "audit_lines")
-    head = "".join(f"{name.replace('_', ' '):>13}" for name in columns)
+    columns = ("calls", "encodes", "decodes", "writes", "object_writes", "commits", "audit_lines")
+    head = "".join(f"{name.replace('_', ' '):>14}" for name in columns)
     lines = [
         "\ncounts per pod; each workload was run again for them, in one process and with a profiler, so no "
         "time is told",
@@ -67,7 +67,7 @@ def render_counts(found: Mapping[str, Row]) -> str:
     ]
     for name, row in found.items():
         lines.append(
-            f"{name:58}{row['calls']:>13,.0f}" + "".join(f"{row[each]:>13.1f}" for each in columns[1:])
+            f"{name:58}{row['calls']:>14,.0f}" + "".join(f"{row[each]:>14.1f}" for each in columns[1:])
         )
     return "\n".join(lines)
 
@@ -125,7 +125,7 @@ def render_footer(calibration: float, server: str = "") -> str:
     if server:
         lines.append(f"peer: the ratio to {server}, measured in this run")
     lines += [
-        "writes: API writes per pod, those of the load among them",
+        "writes: API writes per pod, those of the load among them; several writes in one transaction are one",
         "agents: pods count when they run, `wait` is from the create to that, and `cpu ms` is without agents",
     ]
     return "\n".join(lines)

@@ -150,3 +150,8 @@ async def test_requests_in_transactions_are_counted() -> None:
         if line.startswith("apiserver_request_total{") and ("configmaps" in line or "transactions" in line)
     }
     assert sorted(counted.values()) == [1, 1, 1, 2]
+    parts = [line for line in text.splitlines() if line.startswith("dray_transaction_requests_total{")]
+    assert parts == [
+        'dray_transaction_requests_total{code="201"} 2.0',
+        'dray_transaction_requests_total{code="409"} 1.0',
+    ]

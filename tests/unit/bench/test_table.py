@@ -17,7 +17,7 @@ from bench.scheduler.table import (
 from bench.scheduler.workloads import Workload
 
 WORKLOAD = Workload("Some/workload", "burst", 30.0)
-DRAY = Figures(100, 1.0, (), (0.01, 0.02), 150.0, 0.3, Counts(800, 5, 250, 900))
+DRAY = Figures(100, 1.0, (), (0.01, 0.02), 150.0, 0.3, Counts(800, 900, 5, 250, 900))
 PEER = Figures(50, 2.0, (), (0.1, 0.2))
 METRICS = """\
 # HELP apiserver_request_total Requests answered
@@ -31,6 +31,11 @@ apiserver_request_total{code="200",group="resource.k8s.io",resource="resourcecla
 apiserver_request_total{code="200",resource="pods",subresource="",verb="DELETE"} 1e+02
 apiserver_request_total{code="201",group="authentication.k8s.io",resource="tokenreviews",verb="POST"} 77.0
 apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 1000.0
+apiserver_request_total{code="201",group="dray.dev",resource="transactions",verb="POST"} 7.0
+apiserver_request_total{code="409",group="dray.dev",resource="transactions",verb="POST"} 1.0
+dray_transaction_requests_total{code="200"} 4.0
+dray_transaction_requests_total{code="201"} 16.0
+dray_transaction_requests_total{code="409"} 1.0
 dray_store_commits_total 147.0
 dray_audit_lines_total 148.0
 dray_audit_lines_dropped_total 6.0
@@ -42,20 +47,28 @@ def cut_columns(line):
 
 
 def test_counts_are_read_from_the_text_of_the_metrics():
-    assert read_counts(METRICS) == Counts(writes=123, refused_writes=2, commits=147, audit_lines=148)
+    assert read_counts(METRICS) == Counts(
+        writes=110, object_writes=123, refused_writes=3, commits=147, audit_lines=148
+    )
 
 
 def test_counts_of_a_run_are_differences_divided_by_its_pods():
-    run = Counts(180, 12, 60, 200) - Counts(100, 2, 20, 50)
-    assert run == Counts(80, 10, 40, 150)
-    assert run.divide(10) == Counts(8, 1, 4, 15)
+    run = Counts(180, 220, 12, 60, 200) - Counts(100, 120, 2, 20, 50)
+    assert run == Counts(80, 100, 10, 40, 150)
+    assert run.divide(10) == Counts(8, 10, 1, 4, 15)
     assert run.divide(0) == Counts()
 
 
 def test_a_row_keeps_the_scaled_ratio_and_that_of_this_run_apart():
     row = build_row(WORKLOAD, DRAY, 0.5, PEER)
     assert (row["kubernetes"], row["scaled_ratio"], row["peer_ratio"]) == (60.0, 100 / 60, 4.0)
-    assert row["per_pod"] == {"writes": 8, "refused_writes": 0.05, "commits": 2.5, "audit_lines": 9}
+    assert row["per_pod"] == {
+        "writes": 8,
+        "object_writes": 9,
+        "refused_writes": 0.05,
+        "commits": 2.5,
+        "audit_lines": 9,
+    }
     peer = row["peer"]
     assert (peer["average"], peer["processor_ms"], peer["megabytes"], peer["per_pod"]) == (
         25.0,
@@ -122,13 +135,14 @@ def test_a_run_with_agents_says_when_all_pods_ran_and_what_the_agents_cost():
 
 
 def test_counts_of_a_profiled_run_are_per_pod():
-    figures = Figures(10, 1.0, (), (), counts=Counts(80, 0, 20, 90), calls=Calls(100_000, 500, 300))
+    figures = Figures(10, 1.0, (), (), counts=Counts(80, 90, 0, 20, 90), calls=Calls(100_000, 500, 300))
     row = build_counts(figures)
     assert row == {
         "calls": 10_000,
         "encodes": 50,
         "decodes": 30,
         "writes": 8,
+        "object_writes": 9,
         "refused_writes": 0,
         "commits": 2,
         "audit_lines": 9,
@@ -136,8 +150,21 @@ def test_counts_of_a_profiled_run_are_per_pod():
     }
     _, told, head, line = render_counts({"Some/workload": row}).splitlines()
     assert "no time is told" in told
-    assert head.split() == ["workload", "calls", "encodes", "decodes", "writes", "commits", "audit", "lines"]
-    assert cut_columns(line) == ("Some/workload", ["10,000", "50.0", "30.0", "8.0", "2.0", "9.0"])
+    assert head.split() == [
+        *(
+            "workload",
+            "calls",
+            "encodes",
+            "decodes",
+            "writes",
+            "object",
+            "writes",
+            "commits",
+            "audit",
+            "lines",
+        )
+    ]
+    assert cut_columns(line) == ("Some/workload", ["10,000", "50.0", "30.0", "8.0", "9.0", "2.0", "9.0"])
 
 
 def test_a_run_without_pods_has_no_counts():

@@ -28,6 +28,7 @@ REFUSED = "dray_requests_refused_total"
 STALLED_WATCHES = "dray_watch_cut_total"
 REQUEST_FAULTS = "dray_request_faults_total"
 COMMITS = "dray_store_commits_total"
+TRANSACTION_REQUESTS = "dray_transaction_requests_total"
 COMMIT_SECONDS = "dray_store_commit_duration_seconds"
 CONFLICTS = "dray_store_conflicts_total"
 CACHE_REVISION = "dray_cache_revision"
@@ -63,6 +64,12 @@ MEASURES = numbers.build_metric_table(
     ),
     MetricDefinition(
         REQUEST_FAULTS, MetricType.COUNTER, "Requests that ended in a fault of the server itself"
+    ),
+    MetricDefinition(
+        TRANSACTION_REQUESTS,
+        MetricType.COUNTER,
+        "Requests that came as part of a transaction, each of them counted among the requests, too",
+        ("code",),
     ),
     MetricDefinition(COMMITS, MetricType.COUNTER, "Transactions that the store committed"),
     MetricDefinition(
@@ -165,6 +172,11 @@ class ApiServerMetrics(numbers.MetricsRegistry):
         count[0] += 1
         if durations is not None:
             add_observation(durations, _DURATION_BUCKETS, seconds)
+
+    def record_part(self, call: ApiCall, code: int, seconds: float) -> None:
+        """Count an answered request of a transaction."""
+        self.record_request(call, code, seconds)
+        self.get_series(TRANSACTION_REQUESTS, (str(code),))[0] += 1
 
     def _find_request_series(self, call: ApiCall, code: int) -> tuple[list[float], list[float] | None]:
         labels = _build_labels(call)

@@ -58,7 +58,7 @@ class RequestRecorder:
         parts = _list_part_results(request, result) if request.parts else ()
         for part, done in zip(request.parts, parts, strict=True):
             if done.code:
-                self.metrics.record_request(part.call, done.code, result.seconds)
+                self.metrics.record_part(part.call, done.code, result.seconds)
         outcome = AuditOutcome(
             result.code, result.seconds, reason, request.authorization_reason, name, result.body, parts
         )
