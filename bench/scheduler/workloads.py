@@ -81,6 +81,8 @@ _SHARED: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 WORKLOADS: Final[tuple[Workload, ...]] = (
+    Workload(f"{_TEMPLATE}/500pods_50nodes", BURST, None, 50, 500, template=_DEFAULT),
+    Workload(f"{_TEMPLATE}/500pods_500nodes", BURST, None, 500, 500, template=_DEFAULT),
     Workload(f"{_TEMPLATE}/2000pods_200nodes", BURST, None, 200, 1000, taken=1000, template=_DEFAULT),
     Workload(f"{_TEMPLATE}/5000pods_500nodes", BURST, 31.5, 500, 2500, taken=2500, template=_DEFAULT),
     _steady(f"{_TEMPLATE}/empty_500nodes", 29.8, template=_DEFAULT),
