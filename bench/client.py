@@ -114,7 +114,15 @@ class Prepared:
 
 
 def serve(sock: socket.socket) -> None:
-    config = uvicorn.Config(Prepared(), lifespan="off", log_config=None, http="httptools", loop="uvloop")
+    # A watch never ends by itself, and the server would wait for it when it is stopped.
+    config = uvicorn.Config(
+        Prepared(),
+        lifespan="off",
+        log_config=None,
+        http="httptools",
+        loop="uvloop",
+        timeout_graceful_shutdown=1,
+    )
     uvicorn.Server(config).run([sock])
 
 
