@@ -1,9 +1,9 @@
 """Batches: transactions that are submitted at the same time are sent to the server as one.
 
 Theory of operation: a batch takes what waits when it starts: the transactions of this turn of the event loop,
-and those that came while another batch was on its way. So nobody waits for company, and batches grow by
-themselves under load. They are sent in the order in which they were submitted, as one transaction, and each
-caller gets its own part of the response.
+and those that came while another batch was on its way. So a transaction never waits for later ones, and
+batches grow by themselves under load. They are sent in the order in which they were submitted, as one
+transaction, and each caller gets its own part of the response.
 
 A batch is carried out as a whole or not at all, so one refusal would refuse all of it. Nothing was written
 then: the transaction that was refused is put aside, the rest is sent again together, and what was put aside
