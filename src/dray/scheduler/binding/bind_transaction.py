@@ -39,7 +39,7 @@ from dray.scheduler.binding.errors import StalePlacementError
 from dray.scheduler.binding.pod_binding import raise_refusal, write_binding
 from dray.scheduler.binding.reservations import MAX_WRITE_ATTEMPTS, ReservationChange, Reservations
 
-_HeldClaim = tuple[ResourceClaim, ClaimLock]
+_LockedClaim = tuple[ResourceClaim, ClaimLock]
 
 
 class BindTransactions:
@@ -58,16 +58,16 @@ class BindTransactions:
         if self._needs_single_writes(placement) or not await self._client.transactions.is_served():
             return False
         consumer = reservation.build_consumer(placement.pending_pod.pod)
-        held: list[_HeldClaim] = []
+        locked: list[_LockedClaim] = []
         try:
-            if not await self._lock_claims(placement, held):
+            if not await self._acquire_locks(placement, locked):
                 return False
             for _ in range(MAX_WRITE_ATTEMPTS):
-                bound = await self._try_commit(placement, held)
+                bound = await self._commit_placement(placement, locked)
                 if bound is not None:
                     return bound
         finally:
-            for _, claim_lock in held:
+            for _, claim_lock in locked:
                 self._reservations.locks.release(claim_lock, consumer)
         raise StalePlacementError(
             f"the claims of pod {placement.pending_pod.name} change faster than they can be written"
@@ -81,8 +81,8 @@ class BindTransactions:
             or bool(self._client.get_unknown_fields(ResourceClaim))
         )
 
-    async def _lock_claims(self, placement: Placement, held: list[_HeldClaim]) -> bool:
-        """Add the claims that have to be written to `held`; False when one is not what it seemed.
+    async def _acquire_locks(self, placement: Placement, locked: list[_LockedClaim]) -> bool:
+        """Add the claims that have to be written to `locked`; False when one is not what it seemed.
 
         The lock of a claim that is reserved for the pod already goes back at once: whoever waits for it may
         need other claims, and shall wait for those.
@@ -91,19 +91,19 @@ class BindTransactions:
         consumer = reservation.build_consumer(subject.pod)
         for claim in sorted(subject.claims, key=_get_uid):
             claim_lock = await locks.acquire(claim, consumer)
-            held.append((claim, claim_lock))
+            locked.append((claim, claim_lock))
             if self._reservations.is_reserved(claim, subject.pod, placement.node):
                 locks.release(claim_lock, consumer)
-                held.pop()
+                locked.pop()
                 if not await self._reservations.is_still_reserved(claim, subject.pod):
                     return False
         return True
 
-    async def _try_commit(self, placement: Placement, held: Sequence[_HeldClaim]) -> bool | None:
+    async def _commit_placement(self, placement: Placement, locked: Sequence[_LockedClaim]) -> bool | None:
         """Try once to write a placement; None when a claim is another than we knew."""
         pod, name = placement.pending_pod.pod, placement.node.metadata.name
         changes: list[ReservationChange] = []
-        for claim, claim_lock in held:
+        for claim, claim_lock in locked:
             change = self._reservations.plan_change(claim, pod, placement.node, claim_lock)
             if change is None:
                 return False
