@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import threading
 from pathlib import Path
@@ -13,10 +12,10 @@ from msgspec.structs import replace
 
 from dray.clock import ManualClock
 from dray.server.audit import AuditFailurePolicy, AuditLog, AuditOptions, AuditOutcome, verify_files
-from dray.server.audit.log_file import AuditLogFile
 from dray.server.http.requests import ApiRequest
 from dray.store.errors import RecordNotWrittenError
 from dray.store.records import CommitRecord, append_records
+from tests.unit.server.audit.full_disk import Disk, until
 from tests.unit.server.audit.requests import request
 
 
@@ -96,26 +95,6 @@ def test_denials_beyond_the_limit_keep_the_line_of_the_write(tmp_path):
     assert [event for event, _ in events].count("received") == 30
     assert [event for event, _ in events].count("complete") == 20
     assert [event for event, _ in events].count("withheld") == 1
-
-
-class Disk:
-    """A disk that can be full."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.full = False
-        real = AuditLogFile.append
-
-        def append(file, bodies):
-            if self.full:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            real(file, bodies)
-
-        monkeypatch.setattr(AuditLogFile, "append", append)
-
-
-async def until(condition) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def test_a_full_disk_refuses_the_commit_and_the_log_goes_on_when_it_has_space(tmp_path, monkeypatch):

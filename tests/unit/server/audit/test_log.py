@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import threading
 from pathlib import Path
@@ -23,6 +22,7 @@ from dray.server.audit import (
 from dray.server.audit.log_file import AuditLogFile
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import ApiRequest, RequestUser
+from tests.unit.server.audit.full_disk import Disk, until
 from tests.unit.server.audit.requests import SOURCE, request
 
 
@@ -238,26 +238,6 @@ def test_denials_of_many_callers_have_a_limit_in_common(tmp_path):
     withheld = [line for line in written_lines if line["event"] == "withheld"]
     assert len(withheld) == 1001
     assert sum(line["count"] for line in withheld) == 1300
-
-
-class Disk:
-    """A disk that can be full."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.full = False
-        real = AuditLogFile.append
-
-        def append(file, bodies):
-            if self.full:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            real(file, bodies)
-
-        monkeypatch.setattr(AuditLogFile, "append", append)
-
-
-async def until(condition) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def test_while_the_log_cannot_be_written_nothing_is_changed_and_reads_go_on(tmp_path, monkeypatch):
